@@ -137,7 +137,7 @@ def measure(name: str, engine: str, seconds: float = SECONDS) -> dict:
     jax.config.update("jax_enable_x64", True)
     import riesz as rz
     from riesz.errors import RieszError
-    from riesz.inference.fit import lacking
+    from riesz.inference.fit import find_inadequacy
 
     problem = PROBLEMS[name][0]()
     row = {"problem": name, "unknowns": problem.num_coordinates, "engine": engine}
@@ -149,7 +149,7 @@ def measure(name: str, engine: str, seconds: float = SECONDS) -> dict:
             posterior = rz.fit(problem, engine, seed=SEED, progress=False, time_limit=seconds)
             spent = time.process_time() - cpu
             row |= {"seconds": time.perf_counter() - begun}  # of the limit, without what follows
-            missing = lacking(posterior, SEED)
+            missing = find_inadequacy(posterior, SEED)
     except RieszError as error:
         spent = time.process_time() - cpu
         row |= {"seconds": time.perf_counter() - begun}

@@ -17,11 +17,11 @@ from bench import parser_of, save, told
 
 import riesz as rz
 from riesz.devices import devices_of
-from riesz.engines.amortise.answers import question
+from riesz.engines.amortise.accuracy import exact_fits, exact_predictions
+from riesz.engines.amortise.importance import batch_problem
 from riesz.engines.amortise.model import reduced_over_prior
-from riesz.engines.amortise.parts import by_parts
-from riesz.engines.amortise.simulate import Simulator, as_readings, posed_alone
-from riesz.engines.amortise.warranty import exact_fits, exact_predictions
+from riesz.engines.amortise.parts import map_in_parts
+from riesz.engines.amortise.simulate import Simulator, as_readings, single_problem
 
 COUNT, ALONE, COMPARED = 1000, 20, 200
 LEVELS, NUM_SENSORS, PRIOR_SD, NOISE_SD = 4, 25, 3.0, 0.02 * 0.0737
@@ -68,7 +68,7 @@ def quadrature(problem, values: np.ndarray, fits, number: int) -> tuple[np.ndarr
     lattice = draws.mean(axis=0) + offsets @ factor.T
     seen = exact_predictions(problem, lattice, devices_of("all"))
     row = (as_readings(problem, values[number : number + 1]), lattice[None], seen[None])
-    fit = by_parts(exact_fits, problem, row, width=64, devices=None)[0]
+    fit = map_in_parts(exact_fits, problem, row, width=64, devices=None)[0]
     logs = fit - 0.5 * np.sum(lattice**2, axis=1)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
@@ -82,7 +82,7 @@ def alone_rows(problem, values: np.ndarray, count: int) -> list[dict]:
     for what, check in (("laplace alone, checked", None), ("laplace alone", False)):
         wall = cpu = 0.0
         for number in range(count + 1):
-            own = posed_alone(problem, readings, number)
+            own = single_problem(problem, readings, number)
             _, seconds, used = timed(
                 lambda own=own, check=check: rz.fit(own, rz.Laplace(), check=check, progress=False)
             )
@@ -110,7 +110,7 @@ def main() -> None:
     values = data_sets(problem, options.count, options.seed)
     model, seconds, used = timed(lambda: reduced_over_prior(problem, options.seed))
     rows = [told({"what": "model", "count": 1, "seconds": seconds, "cpu_seconds": used})]
-    width, _ = question(Simulator(problem, model), options.seed)
+    width, _ = batch_problem(Simulator(problem, model), options.seed)
 
     def fitted(values):
         return rz.fit_data_sets(problem, values, model=model, seed=options.seed)

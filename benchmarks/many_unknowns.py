@@ -93,7 +93,7 @@ def measure(num_terms: int, seed: int, engine: str) -> dict:
     import numpy as np
 
     import riesz as rz
-    from riesz.posterior.posterior import representative
+    from riesz.posterior.posterior import representative_draws
 
     problem, truth = posed(num_terms, seed)
     taken = rz.Sample(num_samples=REFERENCE_DRAWS) if engine == REFERENCE else engine
@@ -102,7 +102,7 @@ def measure(num_terms: int, seed: int, engine: str) -> dict:
         warnings.simplefilter("ignore")
         posterior = rz.fit(problem, taken, seed=seed, progress=False)
     spent = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}
-    fields = log_field(problem, representative(posterior, jr.key(seed), None))
+    fields = log_field(problem, representative_draws(posterior, jr.key(seed), None))
     low, high = np.quantile(fields, LEVELS, axis=0)
     inside = (low <= truth) & (truth <= high)
     check = posterior.check

@@ -112,13 +112,13 @@ def fitted(kind: str, points, values, noise_sd: float) -> Fit:
     import numpy as np
 
     import riesz as rz
-    from riesz.posterior.posterior import representative
+    from riesz.posterior.posterior import representative_draws
     from riesz.prediction.drawing import posterior_draws
 
     problem = posed(kind, points, values, noise_sd)
     posterior = rz.fit(problem, rz.Laplace(), seed=SEED, progress=False, check=False)
     draws = posterior_draws(posterior, num_draws=NUM_WEIGHTED, seed=SEED, for_summary=True)
-    coordinates = representative(posterior, jr.split(jr.key(SEED))[0], NUM_WEIGHTED)
+    coordinates = representative_draws(posterior, jr.split(jr.key(SEED))[0], NUM_WEIGHTED)
     residuals = (values - draws.observed.predicted.values()) / noise_sd
     log_weights = -0.5 * np.sum(residuals**2, axis=1) - np.asarray(
         jax.vmap(posterior.distribution.log_prob)(coordinates) + 0.5 * (coordinates**2).sum(axis=1)

@@ -78,7 +78,7 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     import numpy as np
 
     from riesz.engines.nuts.engine import ExactDensity
-    from riesz.engines.reduced.model import compared, density_from, solved_at
+    from riesz.engines.reduced.model import density_from, reduced_errors, solve_at
     from riesz.engines.sample.engine import gaussians_at_modes
     from riesz.posterior.posterior import ExactStates
 
@@ -90,11 +90,11 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
         return jax.vmap(metric.unwhiten)(jr.normal(jr.key(key), (count, size)))
 
     cpu = time.process_time()
-    seen = solved_at(problem, ExactStates(), drawn(1, NUM_SNAPSHOTS))
+    seen = solve_at(problem, ExactStates(), drawn(1, NUM_SNAPSHOTS))
     density = density_from(problem, metric.centre, seen, NUM_MODES)
     built = time.process_time() - cpu
-    tested = solved_at(problem, ExactStates(), drawn(2, NUM_TESTED))
-    found = compared(density, tested)
+    tested = solve_at(problem, ExactStates(), drawn(2, NUM_TESTED))
+    found = reduced_errors(density, tested)
     exact = gradient_seconds(ExactDensity(problem, solver), tested.places, repeats)
     reduced = gradient_seconds(density, tested.places, repeats)
     return {

@@ -18,10 +18,10 @@ from bench import parser_of, save
 import riesz as rz
 from riesz.devices import devices_of
 from riesz.diagnose.calibration import Calibration
+from riesz.engines.amortise.accuracy import exact_predictions
 from riesz.engines.amortise.model import reduced_over_prior
-from riesz.engines.amortise.parts import by_parts
+from riesz.engines.amortise.parts import map_in_parts
 from riesz.engines.amortise.simulate import Simulator
-from riesz.engines.amortise.warranty import exact_predictions
 
 COUNT, LEVELS = 1000, 4
 NUM_UNKNOWNS, NUM_SENSORS, NOISE_SD = 16, 40, 0.002
@@ -70,7 +70,7 @@ def calibration(problem, count: int, seed: int) -> tuple[Calibration, dict]:
         np.concatenate([one.sd for one in each]),
     )
     below = np.sum(draws < truths[:, None], axis=1) + rng.uniform(size=truths.shape)
-    seen = by_parts(predicted, Simulator(problem, model), truths, width=64, devices=None)
+    seen = map_in_parts(predicted, Simulator(problem, model), truths, width=64, devices=None)
     gaps = np.abs(each[0].mean - again.mean) / again.sd
     counts = Counter(verdict for one in each for verdict in one.verdicts)
     found = Calibration(

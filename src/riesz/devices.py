@@ -75,11 +75,11 @@ def mesh_of(wanted: Wanted) -> Mesh:
             )
         own = here[:wanted]
     else:
-        own = own_part(wanted)
+        own = local_devices(wanted)
     return Mesh(np.array(own), (AXIS,))
 
 
-def own_part(wanted: Sequence[Any]) -> list[Any]:
+def local_devices(wanted: Sequence[Any]) -> list[Any]:
     """Those of this process, of which each must have as many."""
     if not wanted or not all(isinstance(one, jax.Device) for one in wanted):
         raise RieszError(f"devices is {wanted!r}: give a number, 'all', or JAX's devices.")
@@ -102,7 +102,7 @@ def over_rows(
         return function(*shared, rows)
     count = num_rows(rows)
     own, _ = own_rows(rows, devices)
-    found = gathered(on_mesh(devices.mesh, function, shared, own), devices)
+    found = gather_rows(map_on_mesh(devices.mesh, function, shared, own), devices)
     return jax.tree.map(lambda leaf: leaf[:count], found)
 
 
@@ -116,11 +116,11 @@ def sum_over_rows(
     if devices is None:
         return function(*shared, rows, None)
     own, counted = own_rows(rows, devices)
-    parts = on_mesh(devices.mesh, Alone(function), shared, own, counted)
-    return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), gathered(parts, devices))
+    parts = map_on_mesh(devices.mesh, WithLeadingAxis(function), shared, own, counted)
+    return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), gather_rows(parts, devices))
 
 
-def each_of(
+def map_each(
     function: Callable[..., PyTree], shared: tuple, rows: list[PyTree], devices: Devices
 ) -> list[PyTree]:
     """`function(*shared, row)` for each of a list of rows."""
@@ -129,7 +129,7 @@ def each_of(
     return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(rows))]
 
 
-class Alone(eqx.Module):
+class WithLeadingAxis(eqx.Module):
     """A function whose result has an axis of length one before the others."""
 
     function: Callable[..., PyTree]
@@ -162,7 +162,9 @@ def own_rows(rows: PyTree, devices: Devices) -> tuple[PyTree, np.ndarray]:
 
 
 @eqx.filter_jit
-def on_mesh(mesh: Mesh, function: Callable[..., PyTree], shared: tuple, *rows: PyTree) -> PyTree:
+def map_on_mesh(
+    mesh: Mesh, function: Callable[..., PyTree], shared: tuple, *rows: PyTree
+) -> PyTree:
     """Rows by all devices of this process."""
     arrays, still = eqx.partition((function, shared), eqx.is_array)
 
@@ -177,19 +179,19 @@ def on_mesh(mesh: Mesh, function: Callable[..., PyTree], shared: tuple, *rows: P
     return by_all(arrays, *rows)
 
 
-def gathered(found: PyTree, devices: Devices) -> PyTree:
+def gather_rows(found: PyTree, devices: Devices) -> PyTree:
     """What all devices of all processes have found, one after the other, on the default one."""
     host = jax.tree.map(on_host, found)
     if devices.num_processes > 1:
-        host = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), of_processes(host))
-    return jax.tree.map(back, found, host)
+        host = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), gather_processes(host))
+    return jax.tree.map(back_on_device, found, host)
 
 
 def on_host(leaf: jax.Array) -> np.ndarray:
     return np.asarray(jr.key_data(leaf) if is_key(leaf) else leaf)
 
 
-def back(leaf: jax.Array, numbers: np.ndarray) -> jax.Array:
+def back_on_device(leaf: jax.Array, numbers: np.ndarray) -> jax.Array:
     values = on_device(numbers)
     return jr.wrap_key_data(values, impl=jr.key_impl(leaf)) if is_key(leaf) else values
 
@@ -198,7 +200,7 @@ def is_key(leaf: jax.Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def of_processes(host: PyTree) -> PyTree:
+def gather_processes(host: PyTree) -> PyTree:
     """The same arrays of all processes, stacked; all of them must have come here."""
     try:
         return import_module("jax.experimental.multihost_utils").process_allgather(host)

@@ -128,10 +128,10 @@ def test_no_mean_is_off_by_more_than_the_scatter_of_weights_allows():
 def test_few_effective_draws_do_not_stand_for_the_posterior():
     found = weighed(spread_normals(0, 1000, 2), np.zeros(1000))
     worth = dataclasses.replace(found, k_hat=0.6, effective_draws=250.0)
-    assert worth.vouches
-    assert not dataclasses.replace(worth, effective_draws=150.0).vouches
-    assert not dataclasses.replace(worth, k_hat=0.75).vouches
-    assert not dataclasses.replace(worth, num_draws=251).vouches  # q is close enough
+    assert worth.is_adequate
+    assert not dataclasses.replace(worth, effective_draws=150.0).is_adequate
+    assert not dataclasses.replace(worth, k_hat=0.75).is_adequate
+    assert not dataclasses.replace(worth, num_draws=251).is_adequate  # q is close enough
 
 
 def test_more_draws_are_weighed_until_they_are_worth_enough_or_the_time_is_over():

@@ -16,7 +16,7 @@ from riesz.engines.variational.engine import Variational
 from riesz.errors import EngineError, OutOfTimeError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.inference import fit as door
-from riesz.inference.fit import Lack, choose_engine, fit, lacking
+from riesz.inference.fit import Inadequacy, choose_engine, find_inadequacy, fit
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
 from riesz.latent.scales import LearnedScales
@@ -123,8 +123,8 @@ def test_auto_climbs_where_a_posterior_will_not_do(small, begun, monkeypatch):
 def test_where_there_are_other_peaks_normal_distributions_are_passed_over(small, monkeypatch):
     monkeypatch.setattr(Laplace, "run", ending("laplace"))
     monkeypatch.setattr(Sample, "run", ending("sample"))
-    lacks = iter([Lack("there are 2 separate peaks", is_elsewhere=True), None])
-    monkeypatch.setattr(door, "lacking", lambda *_: next(lacks))
+    lacks = iter([Inadequacy("there are 2 separate peaks", is_multimodal=True), None])
+    monkeypatch.setattr(door, "find_inadequacy", lambda *_: next(lacks))
     notes = fit(small, progress=False).notes
     assert notes[1:] == ("laplace will not do: there are 2 separate peaks", "sample will do")
 
@@ -140,8 +140,8 @@ def test_an_engine_on_a_lower_peak_starts_again_from_the_higher_one(small, monke
 
     monkeypatch.setattr(Laplace, "run", run)
     place = jnp.array([1.0, 2.0])
-    lacks = iter([Lack("a peak is higher", higher=place), None])
-    monkeypatch.setattr(door, "lacking", lambda *_: next(lacks))
+    lacks = iter([Inadequacy("a peak is higher", higher_mode=place), None])
+    monkeypatch.setattr(door, "find_inadequacy", lambda *_: next(lacks))
     notes = fit(small, progress=False, checkpoint=InMemory()).notes
     assert notes[1:] == ("laplace will not do: a peak is higher", "laplace will do")
     assert starts[0] is None
@@ -186,7 +186,7 @@ def test_a_peak_that_is_lower_than_another_will_not_do():
     assert abs(float(alone.coordinate_mean()[0])) < 0.1
     assert alone.check is not None
     assert alone.check.k_hat < 0.5  # of the other hill it knows nothing
-    lack = lacking(alone, seed=0)
+    lack = find_inadequacy(alone, seed=0)
     assert lack is not None
     assert lack.why.startswith("a search from elsewhere ends at a peak that is higher by e^")
     posterior = fit(problem, progress=False)
@@ -215,7 +215,7 @@ def test_a_look_that_fails_does_not_cost_the_posterior(small, begun, monkeypatch
     def failing(posterior, seed):
         raise np.linalg.LinAlgError("no peak.")
 
-    monkeypatch.setattr(door, "lacking", failing)
+    monkeypatch.setattr(door, "find_inadequacy", failing)
     monkeypatch.setattr(Sample, "run", ending("sample", note=OutOfTimeError("over in no time.")))
     posterior = fit(small, progress=False)
     assert posterior.engine == "laplace"
@@ -232,7 +232,7 @@ def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypa
 
 def test_an_engine_that_takes_longer_than_there_is_time_is_left_out(small, begun, monkeypatch):
     monkeypatch.setattr(Sample, "run", ending("sample"))
-    monkeypatch.setattr(door, "seconds_of", lambda *_: 100.0)
+    monkeypatch.setattr(door, "engine_seconds", lambda *_: 100.0)
     notes = fit(small, progress=False, time_limit=50.0).notes
     left_out = "variational was left out, which would take longer than there is time"
     assert notes[-2:] == (left_out, "sample will do")
@@ -273,6 +273,6 @@ def test_a_second_peak_is_looked_for_before_a_normal_posterior_is_taken():
     alone = fit(problem, "laplace", progress=False)
     assert alone.check is not None
     assert alone.check.k_hat < 0.5  # of the second peak it knows nothing
-    assert lacking(alone, seed=0) == ("there are 2 separate peaks", True, None)
+    assert find_inadequacy(alone, seed=0) == ("there are 2 separate peaks", True, None)
     none = dataclasses.replace(alone, check=None)
-    assert lacking(none, seed=0) is None  # nobody asked
+    assert find_inadequacy(none, seed=0) is None  # nobody asked

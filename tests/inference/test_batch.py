@@ -14,9 +14,9 @@ import numpyro.distributions as dist
 import pytest
 from tests.source_strengths import NOISE, POINTS, response, without_data
 
+from riesz.engines.amortise.accuracy import exact_predictions, predict_exactly
 from riesz.engines.amortise.model import reduced_over_prior
-from riesz.engines.amortise.parts import by_parts
-from riesz.engines.amortise.warranty import exact_predictions, seen_exactly
+from riesz.engines.amortise.parts import map_in_parts
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, source
@@ -140,7 +140,7 @@ def test_a_posterior_of_one_of_them_holds_draws_of_it():
 @pytest.mark.slow
 def test_solvers_of_a_device_see_what_those_of_the_host_do():
     problem, places = strengths(), np.random.default_rng(5).normal(size=(5, 2))
-    own = by_parts(seen_exactly, (problem, Dense()), places, width=2, devices=None)
+    own = map_in_parts(predict_exactly, (problem, Dense()), places, width=2, devices=None)
     np.testing.assert_allclose(own, exact_predictions(problem, places, None), rtol=1e-10)
 
 

@@ -12,7 +12,7 @@ from riesz.engines.emulate.engine import Emulate
 from riesz.engines.table import ENGINES, check_engine, engine_class, engine_of
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
-from riesz.inference.fit import about_first_order, fit
+from riesz.inference.fit import fit, note_on_first_order
 from riesz.mesh.refine import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
@@ -176,5 +176,5 @@ def test_steps_of_euler_as_long_as_a_series_is_held_are_told(scheme, step, is_to
         initial=0.0,
         scheme=scheme,
     )
-    found = about_first_order(problem)
+    found = note_on_first_order(problem)
     assert [("scheme='sdirk2'" in one) for one in found] == [True] * is_told

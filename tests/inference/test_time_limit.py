@@ -105,7 +105,7 @@ def test_what_conditional_has_at_its_mode_is_marked_as_too_narrow(clock, limit, 
 
 
 def test_surrogates_are_not_fitted_longer_than_there_is_time(small, clock, monkeypatch):
-    monkeypatch.setattr(rounds, "fitted_around", clock.slowed(rounds.fitted_around, 10.0))
+    monkeypatch.setattr(rounds, "fit_around", clock.slowed(rounds.fit_around, 10.0))
     engine = rz.Emulate(tries_states=False, readout_batches=4)
     assert "the time was over after 1 rounds" in ended(small, engine, 15.0, clock)
 
@@ -131,14 +131,14 @@ def test_what_follows_training_is_within_the_limit_too(small, clock):
 
 def test_a_limit_within_a_limit_ends_what_is_inside():
     outer = Deadline.after(1000.0)
-    with outer.kept("outside"):
+    with outer.enforce("outside"):
         check_clock()
         with (
             pytest.raises(OutOfTimeError, match="the time was over inside: allow more"),
-            outer.sooner(0.1).kept("inside"),
+            outer.sooner(0.1).enforce("inside"),
         ):
             check_clock(needed=500.0)
         check_clock(needed=500.0)
-        with pytest.raises(OutOfTimeError, match="at once"), Deadline(0.0).kept("at once"):
+        with pytest.raises(OutOfTimeError, match="at once"), Deadline(0.0).enforce("at once"):
             raise AssertionError("no work is begun without time for it")
     check_clock(needed=1e9)

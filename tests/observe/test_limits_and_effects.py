@@ -12,7 +12,7 @@ from scipy.stats import norm
 import riesz as rz
 from riesz.engines.conditional.engine import MarginalDensity
 from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import Solved
+from riesz.engines.conditional.points import SteadyPoints
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.inference.fit import choose_engine
@@ -42,7 +42,7 @@ def test_the_log_density_of_limits_is_that_of_all_below_them():
 
 
 def solved(problem):
-    return Solved(problem.operator, SparseLU())
+    return SteadyPoints(problem.operator, SparseLU())
 
 
 def problem_with(likelihood, latents):

@@ -8,7 +8,7 @@ import pytest
 
 import riesz as rz
 from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import at_sensors
+from riesz.engines.conditional.points import sensor_points
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
 
@@ -61,7 +61,7 @@ def test_a_history_is_linear_and_a_diffusivity_is_not():
     ids=["conditional", "sample"],
 )
 def test_engines_agree_with_quadrature_over_the_diffusivity(problem, engine):
-    parts, at = linear_parts(problem), at_sensors(problem)
+    parts, at = linear_parts(problem), sensor_points(problem)
     grid = np.linspace(-3, 3, 121)
 
     @eqx.filter_jit

@@ -10,7 +10,7 @@ import scipy.linalg as sla
 
 import riesz as rz
 from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import at_sensors
+from riesz.engines.conditional.points import sensor_points
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
 from riesz.problem.posing import with_observations
@@ -107,7 +107,7 @@ def test_dates_are_days_on_an_axis_of_dates(problem):
 def test_conditional_is_the_dense_closed_form(problem):
     parts = linear_parts(problem)
     assert len(parts.others) == 0
-    system = linear_system(problem, parts, jnp.zeros(0), at_sensors(problem))
+    system = linear_system(problem, parts, jnp.zeros(0), sensor_points(problem))
     mean, covariance = closed_form(problem)
     np.testing.assert_allclose(system.mean(), mean, atol=1e-8)
     found = system.variances(jnp.eye(len(mean)))

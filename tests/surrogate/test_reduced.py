@@ -7,7 +7,7 @@ import pytest
 
 import riesz as rz
 from riesz.fem.assembly import jacobian
-from riesz.surrogate.reduced import at_rim, reduced_equation, spanned
+from riesz.surrogate.reduced import at_rim, pod_basis, reduced_equation
 
 NUM_STATES = 12
 
@@ -60,7 +60,7 @@ def energy(forward, values):
 
 
 def test_modes_of_all_states_make_each_of_them(states, energy):
-    basis = spanned(states, energy, NUM_STATES, 0.0)
+    basis = pod_basis(states, energy, NUM_STATES, 0.0)
     np.testing.assert_allclose(basis.modes.T @ (energy @ basis.modes), np.eye(11), atol=1e-6)
     offsets = states - basis.mean
     again = (offsets @ (energy @ basis.modes)) @ basis.modes.T
@@ -68,18 +68,18 @@ def test_modes_of_all_states_make_each_of_them(states, energy):
 
 
 def test_fewer_modes_leave_no_more_than_the_share_that_may_be_neglected(states, energy):
-    basis = spanned(states, energy, NUM_STATES, 0.1)
+    basis = pod_basis(states, energy, NUM_STATES, 0.1)
     offsets = states - basis.mean
     left = offsets - (offsets @ (energy @ basis.modes)) @ basis.modes.T
     assert 0 < basis.modes.shape[1] < NUM_STATES - 1
     squares = [np.sum(one * (energy @ one.T).T) for one in (left, states)]
     assert squares[0] <= 0.1**2 * squares[1]
-    assert spanned(states, energy, 2, 0.1).modes.shape[1] == 2
+    assert pod_basis(states, energy, 2, 0.1).modes.shape[1] == 2
 
 
 @pytest.fixture(scope="module")
 def reduced(forward, values, states, energy):
-    basis = spanned(states, energy, NUM_STATES, 0.0)
+    basis = pod_basis(states, energy, NUM_STATES, 0.0)
     return reduced_equation(forward, values, basis, 0.0), basis
 
 

@@ -21,7 +21,7 @@ from riesz.surrogate.surrogate import (
     frame_of,
     nodal_functions,
     nodal_states,
-    recovered_gradients,
+    recover_gradients,
 )
 
 
@@ -34,7 +34,7 @@ def test_gradients_of_quadratics_are_recovered_exactly(mesh):
     expected[:, :, 0] += 1
     expected[:, 0, 1] += x[:, -1]
     expected[:, -1, 1] += x[:, 0]
-    np.testing.assert_allclose(recovered_gradients(mesh, values), expected, atol=1e-5)
+    np.testing.assert_allclose(recover_gradients(mesh, values), expected, atol=1e-5)
 
 
 def test_recovered_gradients_are_second_order_accurate_up_to_the_boundary():
@@ -42,7 +42,7 @@ def test_recovered_gradients_are_second_order_accurate_up_to_the_boundary():
     for cells in (16, 32):
         mesh = rz.rectangle((cells, cells))
         x, y = mesh.nodes.T
-        found = recovered_gradients(mesh, (np.sin(2 * x) * np.exp(y))[:, None])[:, 0, 0]
+        found = recover_gradients(mesh, (np.sin(2 * x) * np.exp(y))[:, None])[:, 0, 0]
         errors.append(np.abs(found - 2 * np.cos(2 * x) * np.exp(y)).max())
     assert errors[1] < errors[0] / 3.5, errors
 

@@ -19,8 +19,13 @@ from scipy.special import logsumexp, ndtri
 from riesz.arrays import on_device
 from riesz.diagnose.leave_one_out import UNRELIABLE
 from riesz.engines.conditional.linear import affine_map, affine_shift
-from riesz.engines.conditional.points import AbstractAtPoints
-from riesz.engines.conditional.systems import AbstractDataSystem, ByData, Groups, LeftOut
+from riesz.engines.conditional.points import AbstractPointMap
+from riesz.engines.conditional.systems import (
+    AbstractDataSystem,
+    Groups,
+    HostDataSpace,
+    LeftOut,
+)
 from riesz.posterior.psis import smoothed_weights
 from riesz.problem.linearity import Parts
 from riesz.problem.problem import InverseProblem
@@ -102,7 +107,7 @@ def score(found: HeldOut, observed: PerSensor) -> Scores:
 
 @eqx.filter_jit
 def moments_of(
-    problem: InverseProblem, parts: Parts, others: Float[Array, " other"], at: AbstractAtPoints
+    problem: InverseProblem, parts: Parts, others: Float[Array, " other"], at: AbstractPointMap
 ) -> tuple[Float[Array, " sensor"], Float[Array, "sensor column"]]:
     """Observed less expected, and a root of the covariance, by solves."""
     offset, responses = affine_map(problem, parts, others, at)
@@ -115,16 +120,16 @@ def moments_of(
 
 
 def solve_data(
-    problem: InverseProblem, parts: Parts, others: Float[np.ndarray, " other"], at: AbstractAtPoints
-) -> ByData:
+    problem: InverseProblem, parts: Parts, others: Float[np.ndarray, " other"], at: AbstractPointMap
+) -> HostDataSpace:
     """All data where unknowns do more than scale."""
     return by_root(*jax.block_until_ready(moments_of(problem, parts, on_device(others), at)))
 
 
-def by_root(misfit: ArrayLike, root: ArrayLike) -> ByData:
+def by_root(misfit: ArrayLike, root: ArrayLike) -> HostDataSpace:
     """Data with a covariance that is a root times its transpose, noise and all."""
     misfit = np.asarray(misfit, float)
-    return ByData(np.asarray(root, float), misfit, np.zeros_like(misfit))
+    return HostDataSpace(np.asarray(root, float), misfit, np.zeros_like(misfit))
 
 
 def leave_out(every: Iterable[AbstractDataSystem], divisions: Sequence[Groups]) -> list[LeftOut]:

@@ -22,11 +22,11 @@ from riesz.comparison.rivals import LikelyValues, likely_values, of_rows
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
-from riesz.engines.conditional.points import at_sensors
+from riesz.engines.conditional.points import sensor_points
 from riesz.engines.conditional.systems import AbstractDataSystem, Groups, LeftOut
 from riesz.engines.table import ENGINES, engine_of
 from riesz.errors import RieszError
-from riesz.inference.fit import fit, seconds_of
+from riesz.inference.fit import engine_seconds, fit
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.prediction.predict import quantity_draws
@@ -81,7 +81,7 @@ def elpd_by_model(
     model: DataModel, observed: PerSensor, how: LeaveOut, mode: PerOther | None = None
 ) -> Pair:
     """For data that are normal given few scales, whose most probable values may be known."""
-    model = model.remembering()  # what weighs a value of the scales leaves blocks out by it, too
+    model = model.with_cache()  # what weighs a value of the scales leaves blocks out by it, too
     likely = likely_values(model, mode=mode, seed=how.seed)
     again = None if how.refit is False else partial(refit_scales, model, likely.mean, how)
     return by_mixture(map(model.system, likely.values), observed, likely.weights, how, again)
@@ -96,7 +96,7 @@ def elpd_by_problem(problem: InverseProblem, how: LeaveOut) -> Pair | None:
 
 
 def model_of_data(problem: InverseProblem) -> DataModel | None:
-    return data_model(problem, linear_parts(problem), at_sensors(problem))
+    return data_model(problem, linear_parts(problem), sensor_points(problem))
 
 
 def by_mixture(
@@ -143,7 +143,7 @@ def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) 
     # What holds of the data before a fit holds after it, by the same numbers.
     if (found := elpd_by_problem(problem, how)) is not None:
         return found
-    at = at_sensors(problem)
+    at = sensor_points(problem)
     observed, known = (
         np.asarray(problem.observed, float),
         hyper_values(posterior, parts, how.seed),
@@ -206,7 +206,7 @@ def refits(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None) -
     if how.blocks is None or how.refit is False or engine is None:
         return None
     blocks = how.blocks
-    seconds = engine.compiling + len(blocks) * (seconds_of(engine, problem) - engine.compiling)
+    seconds = engine.compiling + len(blocks) * (engine_seconds(engine, problem) - engine.compiling)
     if how.refit is None and seconds > BUDGET:
         return None
     if without(problem, np.zeros(len(problem.observed), bool)) is None:

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 
 from riesz.arrays import on_device
 from riesz.engines.conditional.host import ROUGH, Columns, Component, DataModel, Growth, Scales
-from riesz.engines.conditional.spread import WEIGHED, spread_about, weighed
-from riesz.engines.training import minimised
+from riesz.engines.conditional.spread import WEIGHED, gaussian_spread, importance_sample
+from riesz.engines.training import minimise
 from riesz.latent.kernels import Matern32
 from riesz.latent.scales import inducing_factor
 
@@ -182,8 +182,8 @@ def likely_values(
         return LikelyValues(np.zeros((1, 0)), np.ones(1))
     if mode is None:
         origin = np.zeros(model.num_others) if start is None else start
-        mode = np.asarray(minimised(on_device(origin), model.cost, gain=ROUGH))
-    spread = spread_about(model.cost, on_device(mode))
-    found = weighed(model.log_density, spread, mode, count // WEIGHED, seed)
+        mode = np.asarray(minimise(on_device(origin), model.cost, gain=ROUGH))
+    spread = gaussian_spread(model.cost, on_device(mode))
+    found = importance_sample(model.log_density, spread, mode, count // WEIGHED, seed)
     kept = found.weights > NEGLIGIBLE
     return LikelyValues(found.places[kept], found.weights[kept] / found.weights[kept].sum())

@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 
 from riesz.devices import Devices, Wanted, devices_of, over_rows
 from riesz.engines.nuts.engine import log_density
-from riesz.engines.relax.discrepancy import suited
+from riesz.engines.relax.discrepancy import relax_solver
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, residual
@@ -38,7 +38,7 @@ from riesz.posterior.checks import CLOSE, FAIR, ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.posterior.psis import SmoothedWeights, smoothed_weights
-from riesz.posterior.sobol import resampled, spread_normals
+from riesz.posterior.sobol import spread_normals, systematic_resample
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
 NUM_DRAWS = (1000, 512, 256, 128, 64)
@@ -81,7 +81,7 @@ def effort(posterior: Posterior) -> Effort:
     problem, is_relaxed = posterior.problem, isinstance(posterior.states, RelaxedStates)
     solver, solves = problem.default_solver(), problem.num_solves
     if is_relaxed:
-        solver = suited(problem)
+        solver = relax_solver(problem)
         # With factors at hand, an adjoint solve for each sensor costs as much again.
         beside = 1 if isinstance(solver, SparseLU) else len(problem.observed)
         solves = problem.num_solves * (1 + beside)
@@ -191,7 +191,7 @@ def with_importance_check(
         sample = ImportanceSample(*map(np.concatenate, zip(sample, more, strict=True)))
         found = check_of_sample(posterior, sample)
     posterior = with_evidence(posterior, sample, found)
-    if found.vouches:
+    if found.is_adequate:
         found = dataclasses.replace(found, is_applied=True)
         posterior = importance_resample(posterior, sample, found, seed)
     words = tuple(f"importance sampling: {note}" for note in found.warnings)
@@ -236,7 +236,7 @@ def importance_resample(
     draws, logs = sample
     count = int(np.clip(LARGEST_KEPT / draws.shape[1], FAIR, min(MOST_KEPT, len(draws))))
     start = np.random.default_rng(seed % 2**64).uniform()
-    kept = resampled(smoothed_weights(logs).weights, count, draws.shape[1], start)
+    kept = systematic_resample(smoothed_weights(logs).weights, count, draws.shape[1], start)
     by_chain = jnp.asarray(draws[kept][None], posterior.distribution.dtype)
     return dataclasses.replace(posterior, distribution=EmpiricalDraws(by_chain), check=found)
 

@@ -18,19 +18,25 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from riesz.diagnose.calibration import Calibration
-from riesz.engines.amortise.answers import Answer, Judged, answered, judged, question
-from riesz.engines.amortise.parts import by_parts
+from riesz.engines.amortise.accuracy import propose_again, replace_rows, select_rows
+from riesz.engines.amortise.importance import (
+    WeightedDraws,
+    WeightedGaussian,
+    batch_problem,
+    fit_data_set,
+    weighted_draws_of,
+)
+from riesz.engines.amortise.parts import map_in_parts
 from riesz.engines.amortise.simulate import (
     DataSets,
     PriorSurrogate,
-    Readings,
+    SensorData,
     Simulator,
     check_simulable,
     surrogate_over_prior,
 )
-from riesz.engines.amortise.warranty import again, replaced, taken
 from riesz.engines.emulate.engine import Emulate, trajectory_over_prior
-from riesz.engines.emulate.start import at_sensors, check_nested, penalty_in_time
+from riesz.engines.emulate.start import check_nested, penalty_in_time, surrogate_at_sensors
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws
@@ -126,18 +132,18 @@ def rank_by_importance(
     seed: int,
 ) -> Located:
     """By draws of Gaussians, weighed; where that tells little, once more by more of them."""
-    width, asked = question(simulator, seed)
-    observed = Readings(values)
-    found: Answer = by_parts(answered, asked, observed, width=width, devices=None)
-    first = judged(asked, found)
+    width, asked = batch_problem(simulator, seed)
+    observed = SensorData(values)
+    found: WeightedGaussian = map_in_parts(fit_data_set, asked, observed, width=width, devices=None)
+    first = weighted_draws_of(asked, found)
     result, weak = rank_by_draws(first, truths), first.weak()
     if not len(weak):
         return result
-    more = again(asked, taken(observed, weak), first.rows(weak), None, width, seed)
-    return replaced(result, weak, rank_by_draws(more, truths[weak]))
+    more = propose_again(asked, select_rows(observed, weak), first.rows(weak), None, width, seed)
+    return replace_rows(result, weak, rank_by_draws(more, truths[weak]))
 
 
-def rank_by_draws(own: Judged, truths: Float[np.ndarray, "data coordinate"]) -> Located:
+def rank_by_draws(own: WeightedDraws, truths: Float[np.ndarray, "data coordinate"]) -> Located:
     below = np.einsum("nd,ndc->nc", own.weights, own.draws < truths[:, None])
     sd = np.sqrt(np.diagonal(own.covariance, axis1=1, axis2=2))
     return Located(below, own.mean, sd, own.is_fair())
@@ -177,7 +183,7 @@ def sensor_errors(
     """The largest error of the surrogate at a sensor for each truth, in units of its noise."""
 
     def one(truth, values):
-        gap = at_sensors(problem, surrogate, truth) - values
+        gap = surrogate_at_sensors(problem, surrogate, truth) - values
         return jnp.max(jnp.abs(problem.whiten(gap, problem.z(truth))))
 
     return jax.vmap(one)(truths, exact)

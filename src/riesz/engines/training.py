@@ -34,7 +34,7 @@ SMOOTHED = 0.5
 """The share of a block's steps, at its end, over which a term is averaged for the bar."""
 
 
-def minimised(
+def minimise(
     tree: Tree, cost, *arguments, max_steps: int = MAX_STEPS, gain: float = LEAST_GAIN
 ) -> Tree:
     """The parameters, few in any tree, that minimise a smooth cost, which returns its slope too.
@@ -105,7 +105,7 @@ def train(
             keys = jr.split(block_key, min(block_steps, num_steps - start))
             after, terms = run_block(step, state, keys, data)
             terms = {name: np.asarray(values) for name, values in terms.items()}
-            check_finite(terms, start, label, state)
+            check_terms_finite(terms, start, label, state)
             state, took = after, perf_counter() - begun
             curves = {
                 name: np.concatenate([*([curves[name]] if curves else []), values])
@@ -136,7 +136,7 @@ def run_block(
     return eqx.combine(moving, still), terms
 
 
-def check_finite(
+def check_terms_finite(
     terms: Mapping[str, Float[np.ndarray, " step"]], start: int, label: str, state: Any
 ) -> None:
     broken = [

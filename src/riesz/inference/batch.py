@@ -6,14 +6,21 @@ import jax
 import numpy as np
 
 from riesz.devices import Wanted, devices_of
-from riesz.engines.amortise.answers import NUM_DRAWS, question
-from riesz.engines.amortise.fits import Alone, DataSetFits, Handed, Model, handed_over, kept_of_each
+from riesz.engines.amortise.accuracy import NUM_EXACT, ExactSolves, check_accuracy, select_rows
+from riesz.engines.amortise.fits import (
+    DataSetFits,
+    Model,
+    SingleFit,
+    WithRefits,
+    num_stored_draws,
+    refit_doubtful,
+)
+from riesz.engines.amortise.importance import NUM_DRAWS, batch_problem
 from riesz.engines.amortise.model import reduced_over_prior, why_not_reduced
 from riesz.engines.amortise.simulate import Simulator, as_readings
-from riesz.engines.amortise.warranty import NUM_EXACT, Exact, taken, vouched
 from riesz.engines.base import AbstractEngine
 from riesz.errors import RieszError
-from riesz.inference.fit import fit, lacking
+from riesz.inference.fit import find_inadequacy, fit
 from riesz.problem.problem import InverseProblem
 from riesz.progress import progress_bar
 
@@ -48,10 +55,10 @@ def fit_data_sets(
     readings = as_readings(problem, observed, noise_sd)
     own = devices_of(devices)
     model = reduced_over_prior(problem, seed) if model is None else model
-    width, asked = question(Simulator(problem, model), seed, num_draws)
+    width, asked = batch_problem(Simulator(problem, model), seed, num_draws)
     count, size = len(readings.values), problem.num_coordinates
-    exact = Exact(problem, own, num_exact)
-    num_kept = kept_of_each(readings, size)
+    exact = ExactSolves(problem, own, num_exact)
+    num_kept = num_stored_draws(readings, size)
     block = int(np.clip(LARGEST_BLOCK // (num_draws * size), 1, MOST_IN_BLOCK))
     parts = []
     with progress_bar(progress) as shown:
@@ -59,20 +66,25 @@ def fit_data_sets(
         for start in range(0, count, block):
             some = np.arange(start, min(start + block, count))
             parts.append(
-                vouched(
-                    asked, taken(readings, some), exact, width=width, num_kept=num_kept, seed=seed
+                check_accuracy(
+                    asked,
+                    select_rows(readings, some),
+                    exact,
+                    width=width,
+                    num_kept=num_kept,
+                    seed=seed,
                 )
             )
             shown.update(task, advance=len(some))
     found = jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
-    def alone(one: InverseProblem) -> Alone:
+    def alone(one: InverseProblem) -> SingleFit:
         posterior = fit(one, "auto" if hand_over is None else hand_over, seed=seed, progress=False)
-        return Alone(posterior, lacking(posterior, seed) is None)
+        return SingleFit(posterior, find_inadequacy(posterior, seed) is None)
 
-    last = Handed(found, {})
+    last = WithRefits(found, {})
     if hand_over is not None:
-        last = handed_over(problem, readings, found, alone)
+        last = refit_doubtful(problem, readings, found, alone)
     return DataSetFits(problem, model, readings, *last, seed)
 
 

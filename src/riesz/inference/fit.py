@@ -86,7 +86,7 @@ def choose_engine(problem: InverseProblem) -> Choice:
     if problem.forward.dtype != jnp.dtype(jnp.float64):
         why = "exact solves need float64, and the problem is in float32"
         return Choice(engine_of("emulate"), why)
-    left, sampler = num_others(problem), engine_of("sample")
+    left, sampler = num_nonlinear(problem), engine_of("sample")
     if left == 0:
         why = f"the state is linear in {'all of ' if size > 1 else ''}{unknowns}: nothing is left"
         return Choice(engine_of("conditional"), why, (sampler,))
@@ -97,7 +97,7 @@ def choose_engine(problem: InverseProblem) -> Choice:
     return Choice(engine_of("laplace"), why, (engine_of("variational"), sampler))
 
 
-def num_others(problem: InverseProblem) -> int:
+def num_nonlinear(problem: InverseProblem) -> int:
     """Unknowns that cannot be integrated out."""
     try:
         return len(linear_parts(problem).others)
@@ -105,44 +105,44 @@ def num_others(problem: InverseProblem) -> int:
         return problem.num_coordinates
 
 
-def seconds_of(engine: AbstractEngine, problem: InverseProblem) -> float:
+def engine_seconds(engine: AbstractEngine, problem: InverseProblem) -> float:
     """What an engine will take, roughly."""
     solver = problem.default_solver(num_rhs=min(NUM_MODES, problem.num_coordinates))
     solve = estimate_seconds(problem.forward, solver) * problem.num_solves
     return engine.compiling + engine.cost(solve, problem)
 
 
-class Lack(NamedTuple):
+class Inadequacy(NamedTuple):
     """Why a posterior will not do."""
 
     why: str
-    is_elsewhere: bool = False  # what no normal distribution can mend
-    higher: Coordinates | None = None  # the mode on which it should be
+    is_multimodal: bool = False  # what no normal distribution can mend
+    higher_mode: Coordinates | None = None  # the mode on which it should be
 
 
-def lacking(posterior: Posterior, seed: int) -> Lack | None:
+def find_inadequacy(posterior: Posterior, seed: int) -> Inadequacy | None:
     """Nothing where a posterior will do, or where nobody can say."""
     if posterior.check is not None:
-        return weighed_short(posterior.check) or elsewhere(posterior, seed)
+        return importance_inadequacy(posterior.check) or other_modes(posterior, seed)
     if "k_hat" in posterior.history and float(posterior.history["k_hat"]) > DOUBTFUL:
         k_hat = float(posterior.history["k_hat"])
-        return Lack(f"k-hat of what is not integrated out is {k_hat:.2f}")
+        return Inadequacy(f"k-hat of what is not integrated out is {k_hat:.2f}")
     if "r_hat" in posterior.history:
         worst = float(np.nanmax(np.asarray(posterior.history["r_hat"])))
-        return None if worst <= R_HAT else Lack(f"r_hat is {worst:.3f}")
+        return None if worst <= R_HAT else Inadequacy(f"r_hat is {worst:.3f}")
     return None
 
 
-def weighed_short(check: ImportanceCheck) -> Lack | None:
+def importance_inadequacy(check: ImportanceCheck) -> Inadequacy | None:
     """What importance sampling finds missing."""
     if not check.k_hat <= check.good:
-        return Lack(f"k-hat is {check.k_hat:.2f}")
+        return Inadequacy(f"k-hat is {check.k_hat:.2f}")
     if check.effective_draws < min(FAIR, check.num_draws / 3):
-        return Lack(f"its draws are worth {check.effective_draws:.0f} of the posterior")
+        return Inadequacy(f"its draws are worth {check.effective_draws:.0f} of the posterior")
     return None
 
 
-def elsewhere(posterior: Posterior, seed: int) -> Lack | None:
+def other_modes(posterior: Posterior, seed: int) -> Inadequacy | None:
     """Whether searches from draws of the prior end at another mode.
 
     One that is far higher is where the posterior is: q then tells of a lower one, and its weights
@@ -160,19 +160,19 @@ def elsewhere(posterior: Posterior, seed: int) -> Lack | None:
     below = float(linearize_at(problem, middle, solver).cost) - float(ends[0].cost)
     if not below <= NEGLIGIBLE:
         why = f"a search from elsewhere ends at a peak that is higher by e^{below:.3g}"
-        return Lack(why, higher=ends[0].coordinates)
+        return Inadequacy(why, higher_mode=ends[0].coordinates)
     high = [end for end in ends if float(end.cost) < float(ends[0].cost) + NEGLIGIBLE]
     if len(high) == 1:
         return None
-    return Lack(f"there are {len(high)} separate peaks", is_elsewhere=True)
+    return Inadequacy(f"there are {len(high)} separate peaks", is_multimodal=True)
 
 
-def reason(error: BaseException) -> str:
+def error_sentence(error: BaseException) -> str:
     """What an error says, as a sentence; compiled code puts pages around it."""
     text = str(error).strip() or type(error).__name__
     raised = RAISED.search(text)
-    told = raised[1] if raised else text.splitlines()[0]
-    return f"{told.rstrip('. ')}."
+    notes = raised[1] if raised else text.splitlines()[0]
+    return f"{notes.rstrip('. ')}."
 
 
 def fit(
@@ -206,24 +206,24 @@ def fit(
     check_time(time_limit)
     shared = devices_of(devices)
     check_processes(shared, time_limit)
-    how = How(seed, progress, check, checkpoint, Deadline.after(time_limit), shared)
-    choice = engine if isinstance(engine, Choice) else chosen(problem, engine)
+    how = FitOptions(seed, progress, check, checkpoint, Deadline.after(time_limit), shared)
+    choice = engine if isinstance(engine, Choice) else choice_of(problem, engine)
     choice.engine.check(problem)
     checkpoint.begin(problem, choice.engine.name, seed, choice.engine.settings())
-    posterior, steps = climbed(problem, choice, how)
-    posterior = noted(posterior, *about_steps(without_derivative(problem)))
+    posterior, steps = escalate(problem, choice, how)
+    posterior = with_notes(posterior, *note_on_discontinuity(without_derivative(problem)))
     for note in posterior.notes:
         warnings.warn(f"{posterior.engine}: {note}", stacklevel=2)
-    return noted(posterior, *steps, *about_first_order(problem))
+    return with_notes(posterior, *steps, *note_on_first_order(problem))
 
 
-def about_first_order(problem: InverseProblem) -> tuple[str, ...]:
+def note_on_first_order(problem: InverseProblem) -> tuple[str, ...]:
     """Steps of Euler's as long as what drives the equation is held err all alike."""
     if problem.time is None or problem.time.scheme != EULER:
         return ()
-    parts = jax.tree.leaves(problem.forward, is_leaf=lambda one: isinstance(one, Series))
-    held = [one.times for one in parts if isinstance(one, Series) and one.kind == HELD]
-    periods = [float(np.median(np.diff(one))) for one in held if len(one) > 1]
+    parts = jax.tree.leaves(problem.forward, is_leaf=lambda part: isinstance(part, Series))
+    held = [part.times for part in parts if isinstance(part, Series) and part.kind == HELD]
+    periods = [float(np.median(np.diff(part))) for part in held if len(part) > 1]
     step = float(np.diff(problem.time.axis.times).max())
     if step < min(periods, default=np.inf) / 2:
         return ()
@@ -234,7 +234,7 @@ def about_first_order(problem: InverseProblem) -> tuple[str, ...]:
     )
 
 
-def about_steps(names: tuple[str, ...]) -> tuple[str, ...]:
+def note_on_discontinuity(names: tuple[str, ...]) -> tuple[str, ...]:
     """What gradients do not see: they lead every engine, so that each of them must be told."""
     if not names:
         return ()
@@ -247,7 +247,7 @@ def about_steps(names: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def chosen(problem: InverseProblem, engine: AbstractEngine | str) -> Choice:
+def choice_of(problem: InverseProblem, engine: AbstractEngine | str) -> Choice:
     if isinstance(engine, AbstractEngine):
         return Choice(engine, ASKED_FOR)
     check_engine(engine)
@@ -267,7 +267,7 @@ def check_processes(devices: Devices | None, time_limit: float | None) -> None:
         )
 
 
-class How(NamedTuple):
+class FitOptions(NamedTuple):
     """How a fit is run, whichever engines it takes."""
 
     seed: int
@@ -278,7 +278,9 @@ class How(NamedTuple):
     devices: Devices | None = None
 
 
-def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterior, tuple[str, ...]]:
+def escalate(
+    problem: InverseProblem, choice: Choice, how: FitOptions
+) -> tuple[Posterior, tuple[str, ...]]:
     """The posterior of the first engine that will do, or else the last one; and what was done.
 
     Each engine starts from what the one before it has found. One that fails is passed over, but
@@ -286,54 +288,54 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
     """
     if not choice.then:
         return run_checked(problem, choice.engine, how), ()
-    best, failed, missing, start, is_moved = None, None, None, None, False
-    told = [f"{TOOK} {choice.engine.name} first: {choice.why}"]
+    best, failed, inadequacy, start, is_moved = None, None, None, None, False
+    notes = [f"{TOOK} {choice.engine.name} first: {choice.why}"]
     waiting = [choice.engine, *choice.then]
     while waiting:
         engine = waiting.pop(0)
-        if missing is not None and missing.is_elsewhere and engine.is_normal:
+        if inadequacy is not None and inadequacy.is_multimodal and engine.is_normal:
             continue
         if how.deadline.is_over() and best is not None:
-            told.append(f"{OVER} before {engine.name}")
+            notes.append(f"{OVER} before {engine.name}")
             break
         is_long = best is not None and not engine.is_timed
-        if is_long and how.deadline.is_over(seconds_of(engine, problem)):
-            told.append(f"{engine.name} was left out, which would take longer than there is time")
+        if is_long and how.deadline.is_over(engine_seconds(engine, problem)):
+            notes.append(f"{engine.name} was left out, which would take longer than there is time")
             continue
         own = engine if start is None else engine.with_settings(start=start)
         try:
-            found = run_checked(problem, own, how)
+            posterior = run_checked(problem, own, how)
         except RieszError as error:
-            failed, missing = error, Lack(str(error))
+            failed, inadequacy = error, Inadequacy(str(error))
         else:
-            best = start = found
-            missing = looked_at(found, how)
-            if missing is not None and missing.higher is not None and not is_moved:
+            best = start = posterior
+            inadequacy = try_inadequacy(posterior, how)
+            if inadequacy is not None and inadequacy.higher_mode is not None and not is_moved:
                 waiting.insert(0, engine)
-                start, is_moved = missing.higher, True
+                start, is_moved = inadequacy.higher_mode, True
                 how = how._replace(checkpoint=SecondRunCheckpoint(how.checkpoint))
-        if missing is None:
-            told.append(f"{engine.name} {WILL_DO}")
+        if inadequacy is None:
+            notes.append(f"{engine.name} {WILL_DO}")
             break
-        told.append(f"{engine.name} will not do: {missing.why}")
+        notes.append(f"{engine.name} will not do: {inadequacy.why}")
         if isinstance(failed, OutOfTimeError):  # what follows takes longer, to compile alone
             break
     if best is None:
         assert failed is not None
         raise failed
-    return best, tuple(told)
+    return best, tuple(notes)
 
 
-def looked_at(posterior: Posterior, how: How) -> Lack | None:
+def try_inadequacy(posterior: Posterior, how: FitOptions) -> Inadequacy | None:
     """What is lacking; a look that fails must not cost the posterior."""
     try:
         with how.deadline.enforce("before anybody looked for other peaks"):
-            return lacking(posterior, how.seed)
+            return find_inadequacy(posterior, how.seed)
     except (RieszError, *FAILURES) as error:
-        return Lack(f"nobody can say whether it will do: {reason(error)}")
+        return Inadequacy(f"nobody can say whether it will do: {error_sentence(error)}")
 
 
-def run_checked(problem: InverseProblem, engine: AbstractEngine, how: How) -> Posterior:
+def run_checked(problem: InverseProblem, engine: AbstractEngine, how: FitOptions) -> Posterior:
     """The posterior of one engine, with its check."""
     try:
         posterior = engine.run(
@@ -349,14 +351,14 @@ def run_checked(problem: InverseProblem, engine: AbstractEngine, how: How) -> Po
         raise
     except FAILURES as error:
         raise EngineError(
-            f"the engine {engine.name} failed: {reason(error)} Look for priors that allow "
+            f"the engine {engine.name} failed: {error_sentence(error)} Look for priors that allow "
             "impossible coefficients and for noise that is far too small, or take another engine."
         ) from error
     how.checkpoint.flush()
-    return checked(posterior, how)
+    return check_posterior(posterior, how)
 
 
-def checked(posterior: Posterior, how: How) -> Posterior:
+def check_posterior(posterior: Posterior, how: FitOptions) -> Posterior:
     """With an importance check, where one is wanted and there is a density to weigh.
 
     A check that fails is told: the fit before it may have taken hours; so is one that was left out
@@ -365,26 +367,28 @@ def checked(posterior: Posterior, how: How) -> Posterior:
     if how.check is False or not isinstance(posterior.distribution, AbstractGaussian):
         return posterior
     if how.check is None and not (needed := effort(posterior)).is_affordable:
-        return noted(
+        return with_notes(
             posterior,
             f"not checked against exact solves: {needed.num_draws} draws, the fewest, would take "
             f"about {needed.seconds / 60:.0f} minutes. Ask for it by check=True, or riesz fit "
             "--check.",
         )
     if isinstance(posterior.states, SurrogateStates) and posterior.problem.time is None:
-        posterior = tried(with_surrogate_error, posterior, how, "the surrogate")
+        posterior = try_check(with_surrogate_error, posterior, how, "the surrogate")
     weigh = partial(with_importance_check, devices=how.devices)
-    return tried(weigh, posterior, how, "q")
+    return try_check(weigh, posterior, how, "q")
 
 
-def tried(check: Callable[..., Posterior], posterior: Posterior, how: How, what: str) -> Posterior:
+def try_check(
+    check: Callable[..., Posterior], posterior: Posterior, how: FitOptions, what: str
+) -> Posterior:
     """The posterior after a check, or with a note of why there is none."""
     try:
         with how.deadline.enforce("before the end of the check"):
             return check(posterior, seed=how.seed)
     except (RieszError, *FAILURES) as error:
-        return noted(posterior, f"{what} could not be checked: {reason(error)}")
+        return with_notes(posterior, f"{what} could not be checked: {error_sentence(error)}")
 
 
-def noted(posterior: Posterior, *notes: str) -> Posterior:
+def with_notes(posterior: Posterior, *notes: str) -> Posterior:
     return dataclasses.replace(posterior, notes=(*posterior.notes, *notes))

@@ -339,7 +339,7 @@ def record_row(runs: Path, row: Row) -> Row:
 def failure_text(error: Exception, order: Order) -> str:
     if isinstance(error, RieszError):
         return str(error)
-    reason = import_module(SITE_FIT).reason(error)
+    reason = import_module(SITE_FIT).error_sentence(error)
     return f"{type(error).__name__}: {reason} See it by itself: {alone(order)}"
 
 

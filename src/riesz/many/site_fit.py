@@ -9,12 +9,12 @@ from riesz.case.report.page import REPORT, write_report
 from riesz.case.report.trust import BAD
 from riesz.case.run.fit import fit_case
 from riesz.case.run.folder import Run, clear, read_run
-from riesz.inference.fit import reason
+from riesz.inference.fit import error_sentence
 from riesz.many.compiling import forget_programs, settle_process
 from riesz.many.ledger import DONE, Row
 from riesz.many.sites import Order
 
-__all__ = ["adopt_run", "fit_site", "reason", "remove_run"]
+__all__ = ["adopt_run", "error_sentence", "fit_site", "remove_run"]
 
 
 def fit_site(order: Order, row: Row, out: Path) -> Row:

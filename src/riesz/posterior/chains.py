@@ -44,17 +44,17 @@ def agreement(draws: Draws) -> Agreement:
 
 def agreement_of(draws: Float[np.ndarray, "chain draw"]) -> tuple[float, float, float]:
     """The larger r-hat, and the effective draws of bulk and tails, of one number."""
-    halves = split(draws)
+    halves = split_chains(draws)
     if np.ptp(halves) == 0:
         return np.nan, np.nan, np.nan
     scores = normal_scores(halves)
     folded = normal_scores(np.abs(halves - np.median(halves)))
     low, high = np.quantile(halves, TAILS)
-    tail = min(effective(halves <= low), effective(halves <= high))
-    return max(plain_r_hat(scores), plain_r_hat(folded)), effective(scores), tail
+    tail = min(effective_sample_size(halves <= low), effective_sample_size(halves <= high))
+    return max(split_r_hat(scores), split_r_hat(folded)), effective_sample_size(scores), tail
 
 
-def split(draws: Float[np.ndarray, "chain draw"]) -> Float[np.ndarray, "half kept"]:
+def split_chains(draws: Float[np.ndarray, "chain draw"]) -> Float[np.ndarray, "half kept"]:
     """Each chain in two halves, without the middle draw where their number is odd."""
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
@@ -66,7 +66,7 @@ def normal_scores(values: Float[np.ndarray, "chain draw"]) -> Float[np.ndarray, 
     return ndtri((ranks - 0.375) / (values.size + 0.25))
 
 
-def plain_r_hat(values: Float[np.ndarray, "chain draw"]) -> float:
+def split_r_hat(values: Float[np.ndarray, "chain draw"]) -> float:
     """Root of the variance of all draws over that within chains; no less than one but by chance."""
     num_draws = values.shape[1]
     within = values.var(axis=1, ddof=1).mean()
@@ -76,7 +76,7 @@ def plain_r_hat(values: Float[np.ndarray, "chain draw"]) -> float:
     return float(np.sqrt((num_draws - 1) / num_draws + between / within))
 
 
-def effective(values: np.ndarray) -> float:
+def effective_sample_size(values: np.ndarray) -> float:
     """Independent draws whose mean would be as uncertain."""
     values = np.asarray(values, dtype=float)
     num_draws = values.shape[1]

@@ -42,7 +42,7 @@ class Worst(NamedTuple):
     is_beyond_chance: bool
 
 
-def farthest(
+def worst_offset(
     offsets: Float[np.ndarray, " coordinate"],
     errors: Float[np.ndarray, " coordinate"],
     tolerated: float,
@@ -77,12 +77,12 @@ class ImportanceCheck(eqx.Module):
 
     @property
     def worst_shift(self) -> Worst:
-        return farthest(self.mean_shift, self.mean_shift_error, TOLERATED_SHIFT)
+        return worst_offset(self.mean_shift, self.mean_shift_error, TOLERATED_SHIFT)
 
     @property
     def worst_width(self) -> Worst:
         ratio, error = self.sd_ratio, self.sd_ratio_error
-        return farthest(np.log(ratio), error / ratio, TOLERATED_GROWTH)
+        return worst_offset(np.log(ratio), error / ratio, TOLERATED_GROWTH)
 
     @property
     def is_sparse(self) -> bool:
@@ -112,7 +112,7 @@ class ImportanceCheck(eqx.Module):
         return float(np.sqrt(max(0.0, self.num_draws / self.effective_draws - 1)))
 
     @property
-    def vouches(self) -> bool:
+    def is_adequate(self) -> bool:
         """Whether weighed draws may stand for the posterior, and are worth it."""
         is_fair = self.k_hat <= self.doubtful and self.effective_draws >= FAIR
         return bool(is_fair and self.largest_bias > CLOSE)
@@ -236,12 +236,12 @@ class SurrogateError(eqx.Module):
     def __str__(self) -> str:
         index = self.efficiency
         return (
-            f"surrogate over {len(self.error)} exact solves: off by {rms(self.error):.2%} of the "
-            f"state in the energy norm, the dual residual says {rms(self.estimate):.2%} "
+            f"surrogate over {len(self.error)} exact solves: off by {rms_of(self.error):.2%} of "
+            f"the state in the energy norm, the dual residual says {rms_of(self.estimate):.2%} "
             f"(efficiency index {np.median(index):.2f}, {index.min():.2f} to {index.max():.2f}); "
             f"at the sensors by up to {self.sensor_error.max():.2g} of the noise"
         )
 
 
-def rms(values: Float[np.ndarray, " draw"]) -> float:
+def rms_of(values: Float[np.ndarray, " draw"]) -> float:
     return float(np.sqrt(np.mean(values**2)))

@@ -16,7 +16,7 @@ TOOK, WILL_DO = "auto took", "will do"
 """How the account begins of the engines that `auto` went through, and ends where one passed."""
 
 
-def doubts(notes: Sequence[str]) -> tuple[str, ...]:
+def doubtful_notes(notes: Sequence[str]) -> tuple[str, ...]:
     """Notes without that account, unless it ended with an engine that did not pass."""
     first = next((i for i, note in enumerate(notes) if note.startswith(TOOK)), len(notes))
     last = next((i for i, note in enumerate(notes) if i > first and note.endswith(WILL_DO)), None)

@@ -20,7 +20,7 @@ from riesz.latent.regions import RegionValues
 from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
-from riesz.posterior.solved import NodeDraws, linear_states
+from riesz.posterior.linear_states import NodeDraws, linear_states
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate, nodal_states
 from riesz.surrogate.trajectory import Trajectory
@@ -111,13 +111,13 @@ class ExactStates(AbstractStateMap):
         for start in range(0, len(coordinates), AT_ONCE):
             part = np.asarray(coordinates[start : start + AT_ONCE])
             whole = jnp.asarray(np.resize(part, (AT_ONCE, part.shape[1])))
-            z = values_of(problem, whole)
+            z = latent_values(problem, whole)
             found.append(np.asarray(self.from_outside(problem, jr.key(0), whole, z))[: len(part)])
         return np.concatenate(found)
 
 
 @eqx.filter_jit
-def values_of(problem: InverseProblem, coordinates: Draws) -> ManyZ:
+def latent_values(problem: InverseProblem, coordinates: Draws) -> ManyZ:
     return jax.vmap(problem.z)(coordinates)
 
 
@@ -199,8 +199,8 @@ class Posterior(eqx.Module):
         those of states, fluxes and fields elsewhere.
         """
         check_unknown(self.problem, name)
-        coordinates = representative(self, jr.key(seed), num_draws)
-        return shown_draws(self.problem, name, coordinates)
+        coordinates = representative_draws(self, jr.key(seed), num_draws)
+        return unknown_draws(self.problem, name, coordinates)
 
     def mean(self, name: str, *, num_draws: int | None = None, seed: int = 0) -> Moment:
         """The posterior mean of an unknown, of a field at the mesh nodes."""
@@ -231,7 +231,7 @@ class Posterior(eqx.Module):
 
 
 @eqx.filter_jit
-def shown_draws(
+def unknown_draws(
     problem: InverseProblem, name: str, coordinates: Draws
 ) -> Float[Array, " draw *shape"]:
     latent, own = problem.latents.latents[name], problem.latents.slices()[name]
@@ -245,7 +245,7 @@ def check_levels(levels: Sequence[float]) -> None:
         raise RieszError(f"quantile levels are {tuple(levels)}: they lie between 0 and 1.")
 
 
-def representative(posterior: Posterior, key: PRNGKeyArray, num_draws: int | None) -> Draws:
+def representative_draws(posterior: Posterior, key: PRNGKeyArray, num_draws: int | None) -> Draws:
     """So many draws; without a number, all of a sampler's and plenty of a family.
 
     A sampler has no more than it made: to take some of them twice would tell nothing.

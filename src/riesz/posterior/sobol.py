@@ -43,7 +43,7 @@ def even_directions(
     return sequence.random(2 ** int(np.ceil(np.log2(num_draws))))[:num_draws]
 
 
-def resampled(
+def systematic_resample(
     weights: Float[np.ndarray, " draw"], count: int, num_coordinates: int, start: float = 0.5
 ) -> Int[np.ndarray, " count"]:
     """So many draws, each as often as its weight says (systematic resampling).
@@ -53,14 +53,14 @@ def resampled(
     through by the digits of that coordinate, last ones first: every other one has the same first
     digit, every fourth the same first two.
     """
-    order = reversed_order(len(weights), min(num_coordinates, MOST_EVEN) + 1)
+    order = digit_reversal(len(weights), min(num_coordinates, MOST_EVEN) + 1)
     ends = np.cumsum(weights[order])
     levels = (np.arange(count) + start) / count
     return order[np.minimum(np.searchsorted(ends / ends[-1], levels), len(order) - 1)]
 
 
 @cache
-def reversed_order(count: int, coordinate: int) -> Int[np.ndarray, " draw"]:
+def digit_reversal(count: int, coordinate: int) -> Int[np.ndarray, " draw"]:
     """Numbers of so many points, by the digits of this coordinate from the last to the first."""
     digits = max(1, (count - 1).bit_length())
     sequence = import_module("scipy.stats.qmc").Sobol(coordinate, scramble=False)

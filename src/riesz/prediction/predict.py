@@ -18,7 +18,7 @@ from riesz.latent.latent import Z
 from riesz.mesh.grid import Grid
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
-from riesz.posterior.posterior import Posterior, check_levels, representative
+from riesz.posterior.posterior import Posterior, check_levels, representative_draws
 from riesz.prediction.quantity import Quantity, quantity_named
 from riesz.prediction.statistics import (
     LEVELS,
@@ -181,7 +181,7 @@ def draw_chunks(
 ) -> Iterator[PyTree[np.ndarray]]:
     """Draws of a quantity, a chunk at a time; all chunks have one shape, to compile once."""
     coordinate_key, state_key = jr.split(jr.key(seed))
-    coordinates = representative(posterior, coordinate_key, num_draws)
+    coordinates = representative_draws(posterior, coordinate_key, num_draws)
     num_draws = len(coordinates)
     problem, states = posterior.problem, posterior.states
     wanted = problem.time is None

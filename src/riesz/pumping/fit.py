@@ -44,7 +44,7 @@ from riesz.mesh.shapes import graded, interval
 from riesz.observe.grouped import GroupedNormal
 from riesz.observe.likelihood import AbstractLikelihood, Gaussian
 from riesz.observe.observations import observations
-from riesz.posterior.checks import rms
+from riesz.posterior.checks import rms_of
 from riesz.posterior.posterior import Posterior
 from riesz.problem.posing import inverse_problem
 from riesz.problem.problem import InverseProblem
@@ -216,7 +216,7 @@ def level_function(problem: InverseProblem) -> Callable[[Any], Numbers]:
 def closed_form_guess(well: Pumped, seen: Readings) -> dict[str, float]:
     """By closed forms; what is left over is half noise."""
     values = closest(well, seen)
-    rest = max(rms(seen.level - superpose(well, seen.radius, seen.time, values)), LEAST)
+    rest = max(rms_of(seen.level - superpose(well, seen.radius, seen.time, values)), LEAST)
     errors = {NOISE_SD: rest / 2, LEVEL_SD: rest, DRIFT_SD: rest / 2, MEMORY: 1.0}
     return values | {"rc": well.well_radius} | errors
 

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from riesz.io.store.files import make_folder
 from riesz.io.store.results import Row, write_csv, write_results
 from riesz.plot.figure import new_figure, save_figure
-from riesz.posterior.checks import rms
+from riesz.posterior.checks import rms_of
 from riesz.pumping.fit import Fitted
 from riesz.pumping.well import Numbers, Pumped, Readings
 
@@ -68,7 +68,7 @@ def facts_of(well: Pumped, seen: Readings, found: Fitted, rows: Sequence[Row]) -
         "log_evidence": found.log_evidence,
         "readings": len(seen),
         "wells": len(seen.wells),
-        "rmse": rms(found.residual),
+        "rmse": rms_of(found.residual),
         "residual_correlation": correlation(found.residual, seen),
         "residuals_early_middle_late": list(thirds(found.residual, seen)),
         "missing": [*strange, *missing_physics(well, seen, found.residual)],
@@ -138,7 +138,7 @@ def thirds(residual: Numbers, seen: Readings) -> tuple[float, float, float]:
         share = (logs - logs[0]) / max(logs[-1] - logs[0], np.finfo(float).tiny)
         for part, rest in zip((3 * share).clip(0, 2), residual[own], strict=True):
             parts[int(part)].append(float(rest))
-    size = max(rms(residual), np.finfo(float).tiny)
+    size = max(rms_of(residual), np.finfo(float).tiny)
     early, middle, end = (float(np.mean(part)) / size if part else 0.0 for part in parts)
     return early, middle, end
 
@@ -185,7 +185,7 @@ def out_of_range(well: Pumped, seen: Readings, means: Mapping[str, float]) -> tu
 
 def between_wells(well: Pumped, seen: Readings, residual: Numbers) -> str:
     """Whether near and far wells want different values."""
-    size = max(rms(residual), np.finfo(float).tiny)
+    size = max(rms_of(residual), np.finfo(float).tiny)
     each = sorted((seen.radius[own[0]], residual[own].mean() / size) for _, own in seen.of_wells())
     near, far = each[0][1], each[-1][1]
     if near * far >= 0 or min(abs(near), abs(far)) < NOTICED:
@@ -200,7 +200,7 @@ def between_wells(well: Pumped, seen: Readings, residual: Numbers) -> str:
 def odd_well(seen: Readings, residual: Numbers) -> str:
     """The one well of several that is off throughout, if there is one."""
     means = {name: residual[own].mean() for name, own in seen.of_wells()}
-    odd = [name for name, mean in means.items() if abs(mean) > rms(residual) > 0]
+    odd = [name for name, mean in means.items() if abs(mean) > rms_of(residual) > 0]
     if len(odd) != 1 or len(means) < 3:
         return ""
     off = f"readings of {odd[0]} are off by {means[odd[0]]:.2g} m in the mean"

@@ -43,7 +43,7 @@ LARGEST = 10**8
 """Numbers in a table of cells by draws: a gigabyte. Of large meshes fewer draws are looked at."""
 
 
-class Basis(NamedTuple):
+class ReducedBasis(NamedTuple):
     """The mean of states, and modes of unit energy about it, at the free nodes."""
 
     mean: Float[np.ndarray, " free"]
@@ -54,7 +54,9 @@ class Basis(NamedTuple):
         return np.column_stack([self.mean, self.modes])
 
 
-def spanned(states: Snapshots, energy: sp.csr_array, num_modes: int, neglected: float) -> Basis:
+def pod_basis(
+    states: Snapshots, energy: sp.csr_array, num_modes: int, neglected: float
+) -> ReducedBasis:
     """The modes that leave the least of some states: a share `neglected`, if so many can."""
     mean = states.mean(axis=0)
     offsets = states - mean
@@ -65,10 +67,10 @@ def spanned(states: Snapshots, energy: sp.csr_array, num_modes: int, neglected: 
     beyond = np.cumsum(values[::-1])[::-1]  # what is left without this mode and those after it
     enough = int(np.sum(beyond > max(neglected, LEAST) ** 2 * whole))
     kept = slice(min(enough, num_modes, int(np.sum(values > LEAST**2 * whole))))
-    return Basis(mean, offsets.T @ (vectors[:, kept] / np.sqrt(values[kept])))
+    return ReducedBasis(mean, offsets.T @ (vectors[:, kept] / np.sqrt(values[kept])))
 
 
-class Told(eqx.Module):
+class Coefficients(eqx.Module):
     """Coefficients of a family of matrices or loads, from random sums of what few entities add."""
 
     groups: tuple[Group, ...]  # with these entities only
@@ -76,10 +78,10 @@ class Told(eqx.Module):
     inverse: Float[Array, "term entity"]
 
     def __call__(self, forward: BoundaryValueProblem, known: Array, z: Z) -> Float[Array, " term"]:
-        return self.inverse @ sums(forward, self.groups, self.weights, known, z)
+        return self.inverse @ entity_sums(forward, self.groups, self.weights, known, z)
 
 
-def sums(
+def entity_sums(
     forward: BoundaryValueProblem,
     groups: tuple[Group, ...],
     weights: tuple[Weights, ...],
@@ -99,21 +101,21 @@ def sums(
     return jnp.concatenate(found)
 
 
-class Combination(NamedTuple):
+class EmpiricalInterpolation(NamedTuple):
     """Which entities tell of a family, and its members as combinations of those seen."""
 
-    told: Told
+    coefficients: Coefficients
     of_seen: Float[np.ndarray, "term draw"]
 
 
-def interpolated(
+def empirical_interpolation(
     forward: BoundaryValueProblem,
     z: ManyZ,
     rng: np.random.Generator,
     neglected: float,
     *,
     matrices: bool,
-) -> Combination:
+) -> EmpiricalInterpolation:
     """From the matrices, or the loads, at some values of the unknowns."""
     groups = (forward.cells, *forward.facets)
     weights = tuple(
@@ -122,7 +124,7 @@ def interpolated(
         )
         for g in groups
     )
-    rows = np.asarray(every_sum(forward, groups, weights, z))
+    rows = np.asarray(all_entity_sums(forward, groups, weights, z))
     if matrices:
         # Each entity by its own size: small coefficients matter as much as large ones.
         sizes = np.sqrt(np.mean(rows**2, axis=0))
@@ -147,8 +149,8 @@ def interpolated(
             Group(group.terms, group.domain.take(entities), group.entries[..., entities])
         )
         kept_weights.append(weight[..., entities])
-    told = Told(tuple(kept_groups), tuple(kept_weights), on_device(inverse[:, order]))
-    return Combination(told, left.T / sizes[:, None])
+    told = Coefficients(tuple(kept_groups), tuple(kept_weights), on_device(inverse[:, order]))
+    return EmpiricalInterpolation(told, left.T / sizes[:, None])
 
 
 def leading(
@@ -166,10 +168,12 @@ def leading(
 
 
 @eqx.filter_jit
-def every_sum(
+def all_entity_sums(
     forward: BoundaryValueProblem, groups: tuple[Group, ...], weights: tuple[Array, ...], z: ManyZ
 ) -> Float[Array, "draw entity"]:
-    return jax.lax.map(lambda one: sums(forward, groups, weights, at_rim(forward, one), one), z)
+    return jax.lax.map(
+        lambda one: entity_sums(forward, groups, weights, at_rim(forward, one), one), z
+    )
 
 
 def at_rim(forward: BoundaryValueProblem, z: Z) -> Float[Array, " dof"]:
@@ -180,8 +184,8 @@ def at_rim(forward: BoundaryValueProblem, z: Z) -> Float[Array, " dof"]:
 class ReducedEquation(eqx.Module):
     """The equation in the span of modes."""
 
-    matrix: Told
-    load: Told
+    matrix: Coefficients
+    load: Coefficients
     matrices: Float[Array, "term mode mode_plus_one"]  # the first column is that of the mean
     loads: Float[Array, "load mode"]
     wells: tuple[tuple[PointSource, Float[Array, "mode well"]], ...]
@@ -203,7 +207,7 @@ class ReducedEquation(eqx.Module):
 
 
 def reduced_equation(
-    forward: BoundaryValueProblem, z: ManyZ, basis: Basis, neglected: float, seed: int = 0
+    forward: BoundaryValueProblem, z: ManyZ, basis: ReducedBasis, neglected: float, seed: int = 0
 ) -> ReducedEquation:
     """Of a linear equation, for values of the unknowns that are like those given.
 
@@ -213,26 +217,30 @@ def reduced_equation(
     most = max(1, LARGEST // forward.space.mesh.num_cells)
     z = jax.tree.map(lambda leaf: leaf[:most], z)
     bare = dataclasses.replace(forward, point_sources=())
-    matrix = interpolated(bare, z, rng, neglected, matrices=True)
-    load = interpolated(bare, z, rng, neglected, matrices=False)
+    matrix = empirical_interpolation(bare, z, rng, neglected, matrices=True)
+    load = empirical_interpolation(bare, z, rng, neglected, matrices=False)
     columns, free = basis.columns, np.asarray(forward.free)
     places = np.asarray(forward.pattern.columns), np.asarray(forward.pattern.row_starts)
     size = (forward.num_free, forward.num_free)
-    entries = combined(matrix_entries, bare, matrix.of_seen, z)
+    entries = combine(matrix_entries, bare, matrix.of_seen, z)
     matrices = [
         basis.modes.T @ (sp.csr_array((own, *places), shape=size) @ columns) for own in entries
     ]
-    loads = combined(load_entries, bare, load.of_seen, z) @ basis.modes
+    loads = combine(load_entries, bare, load.of_seen, z) @ basis.modes
     wells = tuple(
         (source, on_device((operator.to_scipy()[:, free] @ basis.modes).T))
         for source, operator in wells_at_known_points(forward)
     )
     return ReducedEquation(
-        matrix.told, load.told, on_device(np.stack(matrices)), on_device(loads), wells
+        matrix.coefficients,
+        load.coefficients,
+        on_device(np.stack(matrices)),
+        on_device(loads),
+        wells,
     )
 
 
-def combined(
+def combine(
     entries: Callable[[BoundaryValueProblem, ManyZ], Array],
     forward: BoundaryValueProblem,
     of_seen: Float[np.ndarray, "term draw"],

@@ -55,17 +55,17 @@ LARGEST = 4000
 Coordinates = Float[Array, " coordinate"]
 
 
-def recovered_gradients(mesh: Mesh, values: Columns) -> Float[np.ndarray, "node dim column"]:
+def recover_gradients(mesh: Mesh, values: Columns) -> Float[np.ndarray, "node dim column"]:
     """The gradients of several nodal functions at every node."""
-    near = neighbours(mesh)
+    near = node_neighbours(mesh)
     gradients = np.empty((mesh.num_nodes, mesh.dim, values.shape[1]))
     for start in range(0, mesh.num_nodes, NODES_AT_ONCE):
         part = slice(start, min(start + NODES_AT_ONCE, mesh.num_nodes))
-        gradients[part] = fitted_slopes(mesh, values, padded(near[part]), part)
+        gradients[part] = fit_gradients(mesh, values, pad_columns(near[part]), part)
     return gradients
 
 
-def neighbours(mesh: Mesh) -> sp.csr_array:
+def node_neighbours(mesh: Mesh) -> sp.csr_array:
     """Which nodes lie within two edges of each other."""
     corners = mesh.cells.shape[1]
     rows = np.repeat(mesh.cells, corners, axis=1).ravel()
@@ -75,7 +75,7 @@ def neighbours(mesh: Mesh) -> sp.csr_array:
     return sp.csr_array(adjacent @ adjacent)
 
 
-def padded(rows: sp.csr_array) -> Int[np.ndarray, "node near"]:
+def pad_columns(rows: sp.csr_array) -> Int[np.ndarray, "node near"]:
     """The column indices of each row; -1 fills up."""
     counts = np.diff(rows.indptr)
     table = np.full((len(counts), counts.max()), -1)
@@ -84,7 +84,7 @@ def padded(rows: sp.csr_array) -> Int[np.ndarray, "node near"]:
     return table
 
 
-def fitted_slopes(
+def fit_gradients(
     mesh: Mesh, values: Columns, near: Int[np.ndarray, "chosen near"], chosen: slice
 ) -> Float[np.ndarray, "chosen dim column"]:
     there = (near >= 0)[:, :, None]
@@ -123,7 +123,7 @@ class NodalFunctions(eqx.Module):
 
 def nodal_functions(mesh: Mesh, values: Columns, dtype: np.dtype) -> NodalFunctions:
     """Functions from their nodal values, one a column."""
-    gradients = recovered_gradients(mesh, values)
+    gradients = recover_gradients(mesh, values)
     return NodalFunctions(jnp.asarray(values, dtype), jnp.asarray(gradients, dtype))
 
 
@@ -143,7 +143,7 @@ class AffineValues(NamedTuple):
     """Prescribed values at the origin, and their slopes by the coordinates that move them."""
 
     start: Float[np.ndarray, " fixed"]
-    slopes: Float[np.ndarray, "fixed moving"]
+    gradients: Float[np.ndarray, "fixed moving"]
     moving: Int[np.ndarray, " moving"]
 
 
@@ -151,7 +151,7 @@ def boundary_values(problem: BoundaryValueProblem, prescribed: AffineValues) -> 
     """The factor and the lifting for a problem's Dirichlet conditions."""
     mesh = problem.space.mesh
     if len(problem.fixed):
-        values = np.column_stack([prescribed.start, prescribed.slopes])
+        values = np.column_stack([prescribed.start, prescribed.gradients])
         columns = factor_and_lifting(problem, values)
     else:
         columns = np.eye(1, 2).repeat(mesh.num_nodes, axis=0)  # nothing prescribed: 1 and 0
@@ -161,7 +161,7 @@ def boundary_values(problem: BoundaryValueProblem, prescribed: AffineValues) -> 
 
 
 @eqx.filter_jit
-def values_and_slopes(
+def values_and_gradients(
     problem: BoundaryValueProblem, latents: LatentSpace, far: Float[Array, " coordinate"]
 ) -> tuple[Float[Array, " fixed"], Float[Array, "fixed coordinate"], Float[Array, " fixed"]]:
     """Prescribed values and their derivatives at the origin, and the values far from it."""
@@ -176,7 +176,7 @@ def values_and_slopes(
 def affine_values(problem: BoundaryValueProblem, latents: LatentSpace) -> AffineValues:
     """The prescribed values by the coordinates; raises where they are not affine in them."""
     far = np.random.default_rng(0).normal(size=latents.num_coordinates)
-    found = values_and_slopes(problem, latents, on_device(far, problem.dtype))
+    found = values_and_gradients(problem, latents, on_device(far, problem.dtype))
     start, slopes, there = (np.asarray(one, dtype=float) for one in found)
     (moving,) = np.nonzero(np.abs(slopes).max(axis=0, initial=0.0))
     gap = there - start - slopes @ far
@@ -233,9 +233,9 @@ class Surrogate(AbstractPlacedState):
     def at(self, place: Place, z: PyTree) -> Scalar:
         coordinates = z[COORDINATES]
         inner = self.network(self.frame.inside(place.x), coordinates)
-        return self.shaped(place, coordinates, inner)
+        return self.with_boundary(place, coordinates, inner)
 
-    def shaped(self, place: Place, coordinates: Coordinates, inner: Scalar) -> Scalar:
+    def with_boundary(self, place: Place, coordinates: Coordinates, inner: Scalar) -> Scalar:
         """A network's value in physical units, with the boundary values built in."""
         factor, lifting = self.boundary.at(place, coordinates)
         return lifting + self.frame.output_scale * factor * inner
@@ -290,7 +290,7 @@ def nodal_surrogate(
             f"{LARGEST} nodes): use the network."
         )
     origin = jnp.zeros(latents.num_coordinates, problem.dtype)
-    state, slopes, matrix = linearised(problem, latents, origin)
+    state, slopes, matrix = linearise_solution(problem, latents, origin)
     factor = np.linalg.cholesky(np.asarray(gram.to_dense()))
     modes = np.linalg.solve(np.asarray(matrix.to_dense()), factor)
     start = jnp.column_stack([state, slopes])[problem.free]
@@ -298,7 +298,7 @@ def nodal_surrogate(
 
 
 @eqx.filter_jit
-def linearised(
+def linearise_solution(
     problem: BoundaryValueProblem, latents: LatentSpace, coordinates: Coordinates
 ) -> tuple[Float[Array, " node"], Float[Array, "node coordinate"], SparseMatrix]:
     """The solution, its derivatives by the coordinates, and the matrix there."""

@@ -65,9 +65,9 @@ class Trajectory(AbstractPlacedState):
 
     def at(self, place: Place, z: PyTree) -> Scalar:
         mixture = self.network.hidden(z[COORDINATES]) @ self.readouts[z[STEP]]
-        return self.mixed(place, z, mixture)
+        return self.mix(place, z, mixture)
 
-    def mixed(self, place: Place, z: PyTree, mixture: Float[Array, " feature"]) -> Scalar:
+    def mix(self, place: Place, z: PyTree, mixture: Float[Array, " feature"]) -> Scalar:
         """The state with a given mixture of the functions of place."""
         step, coordinates = z[STEP], z[COORDINATES]
         columns = self.functions.at(place)[1 + self.num_responses :]

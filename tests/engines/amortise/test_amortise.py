@@ -39,7 +39,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def amortised(problem):
-    return ENGINE.trained(problem, seed=1)
+    return ENGINE.train(problem, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_data_that_cannot_be_read_are_refused(amortised, values, message):
 @pytest.mark.slow
 def test_a_surrogate_that_nothing_would_fit_is_refused(problem):
     with pytest.raises(RieszError, match="with 4000 features is too large to be solved for"):
-        ENGINE.with_settings(features=4000).trained(problem)
+        ENGINE.with_settings(features=4000).train(problem)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from riesz.engines.amortise.amortised import Amortised
 from riesz.engines.amortise.encoder import encoder
 from riesz.engines.amortise.engine import Amortise
 from riesz.engines.amortise.model import reduced_over_prior
-from riesz.engines.amortise.simulate import Readings, Simulator, Variety
+from riesz.engines.amortise.simulate import SensorData, Simulator, Variety
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.latent.karhunen_loeve import KarhunenLoeve
@@ -100,7 +100,7 @@ def untrained():
 @pytest.mark.slow
 def test_a_wrong_encoder_does_no_harm_where_answers_are_checked():
     values, sds = made_up(4)
-    found = untrained().assured(values, noise_sd=sds)
+    found = untrained().posteriors_with_check(values, noise_sd=sds)
     assert set(found.verdicts) <= {"refined", "handed over"}
     assert worst_errors(found, values, sds).max() < 0.15
 
@@ -108,13 +108,13 @@ def test_a_wrong_encoder_does_no_harm_where_answers_are_checked():
 @pytest.mark.slow
 def test_a_trained_encoder_for_a_field_is_right_or_says_so():
     engine = Amortise(model="reduced", missing=0.3, noise_factor=2.0, steps=1500, num_examples=500)
-    amortised = engine.trained(field_problem())
+    amortised = engine.train(field_problem())
     values, sds = made_up(20)
-    found = amortised.assured(values, noise_sd=sds)
+    found = amortised.posteriors_with_check(values, noise_sd=sds)
     errors, flagged = worst_errors(found, values, sds), np.array(found.verdicts) == "doubtful"
     assert np.all((errors < 0.15) | flagged), errors
     assert flagged.mean() <= 0.1
-    posteriors = amortised.answered(values, noise_sd=sds, checked=True)
+    posteriors = amortised.build_posteriors(values, noise_sd=sds, checked=True)
     there = np.isfinite(values[0])
     np.testing.assert_allclose(posteriors[0].problem.observed, values[0][there])
 
@@ -138,10 +138,10 @@ def test_an_encoder_does_not_read_what_is_missing():
     )
     own = eqx.tree_at(lambda one: one.network, own, network)
     gaps = jnp.arange(20) != 4
-    first = own(Readings(values, gaps))
-    again = own(Readings(values.at[4].set(99.0), gaps))
+    first = own(SensorData(values, gaps))
+    again = own(SensorData(values.at[4].set(99.0), gaps))
     np.testing.assert_array_equal(first.mean, again.mean)
-    assert np.abs(own(Readings(values)).mean - first.mean).max() > 0
+    assert np.abs(own(SensorData(values)).mean - first.mean).max() > 0
 
 
 def test_settings_that_do_not_fit_the_problem_are_refused():
@@ -159,6 +159,6 @@ def test_settings_that_do_not_fit_the_problem_are_refused():
 def test_noise_that_the_encoder_has_not_met_is_refused():
     plain = dataclasses.replace(untrained(), variety=Variety())
     with pytest.raises(RieszError, match="trained for the noise of the problem alone"):
-        plain.answered(np.zeros((1, 20)), noise_sd=0.1)
+        plain.build_posteriors(np.zeros((1, 20)), noise_sd=0.1)
     with pytest.raises(RieszError, match="1 observed values are NaN or infinite"):
-        plain.answered(np.where(np.arange(20) == 3, np.nan, 0.0)[None])
+        plain.build_posteriors(np.where(np.arange(20) == 3, np.nan, 0.0)[None])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tests.linear_gaussian import NOISE, linear_problem
 
-from riesz.engines.amortise.gaussians import fitted, sought_by
-from riesz.engines.amortise.simulate import Readings, Simulator
-from riesz.engines.emulate.start import at_sensors, initial_surrogate
+from riesz.engines.amortise.gaussians import fit_by_newton, gaussian_search
+from riesz.engines.amortise.simulate import SensorData, Simulator
+from riesz.engines.emulate.start import initial_surrogate, surrogate_at_sensors
 
 
 @pytest.mark.slow  # quickly, calibration by many fits in test_sbc
@@ -19,15 +19,17 @@ def test_linear_problems_are_solved_exactly_from_any_start():
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
     simulator = Simulator(problem, surrogate)
     truths, observed = simulator.pairs(jr.key(1), 3)
-    _, sought = sought_by(simulator, 0)
+    _, sought = gaussian_search(simulator, 0)
     starts = 3 * jnp.ones_like(truths)
-    found = jax.jit(jax.vmap(lambda *row: fitted(sought, *row)))(Readings(observed), starts)
+    found = jax.jit(jax.vmap(lambda *row: fit_by_newton(sought, *row)))(
+        SensorData(observed), starts
+    )
 
     origin = jnp.zeros(3)
 
     @jax.jit
     def seen(coordinates):
-        return at_sensors(problem, surrogate, coordinates)
+        return surrogate_at_sensors(problem, surrogate, coordinates)
 
     slopes, offset = np.asarray(jax.jit(jax.jacfwd(seen))(origin)), np.asarray(seen(origin))
     covariance = np.linalg.inv(np.eye(3) + slopes.T @ slopes / NOISE**2)

@@ -23,15 +23,20 @@ from riesz.engines.checkpoint import NO_CHECKPOINT
 from riesz.engines.conditional import points as points_module
 from riesz.engines.conditional.engine import (
     MarginalDensity,
-    drawn_on_host,
-    other_unknowns,
-    slope_of,
-    value_and_slope,
+    cost_and_gradient,
+    draw_on_host,
+    gradient_of,
+    infer_hyperparameters,
 )
 from riesz.engines.conditional.host import Component, DataModel, data_model
 from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import Solved, Tabulated, at_points, at_sensors
-from riesz.engines.conditional.spread import Spread, around, spread_about, weighed
+from riesz.engines.conditional.points import SteadyPoints, TabulatedPoints, at_points, sensor_points
+from riesz.engines.conditional.spread import (
+    Spread,
+    draw_gaussian,
+    gaussian_spread,
+    importance_sample,
+)
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
@@ -131,7 +136,9 @@ def test_draws_of_a_field_scatter_as_its_moments_say():
 @pytest.mark.slow
 def test_some_right_hand_sides_at_a_time_give_the_same_gradient(with_noise, monkeypatch):
     problem, _, _ = with_noise
-    density = MarginalDensity(problem, linear_parts(problem), Solved(problem.operator, SparseLU()))
+    density = MarginalDensity(
+        problem, linear_parts(problem), SteadyPoints(problem.operator, SparseLU())
+    )
     place = jnp.array([0.4])
     together = jax.value_and_grad(density.__call__)(place)
     monkeypatch.setattr(points_module, "NUMBERS_AT_ONCE", 3 * MESH.num_nodes)
@@ -177,7 +184,7 @@ def test_what_is_linear_is_found(rich):
 
 @pytest.mark.slow  # quickly, against the host's slope below
 def test_the_marginal_density_has_the_gradient_it_claims(rich):
-    density = MarginalDensity(rich, linear_parts(rich), Solved(rich.operator, SparseLU()))
+    density = MarginalDensity(rich, linear_parts(rich), SteadyPoints(rich.operator, SparseLU()))
     place = 0.3 * jax.random.normal(jax.random.key(1), (9,))
     assert taylor_test(eqx.filter_jit(density), place).passed
 
@@ -187,7 +194,7 @@ def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     """p(h, y) = p(h, c, y) / p(c | h, y) for any c."""
     parts = linear_parts(rich)
     others = 0.3 * jax.random.normal(jax.random.key(2), (9,))
-    system = linear_system(rich, parts, others, Solved(rich.operator, SparseLU()))
+    system = linear_system(rich, parts, others, SteadyPoints(rich.operator, SparseLU()))
     precision = np.eye(len(parts.linear)) + np.asarray(system.responses.T @ system.responses)
     given = scipy.stats.multivariate_normal(
         np.asarray(system.mean()), cov=scipy.stats.Covariance.from_precision(precision)
@@ -195,7 +202,7 @@ def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     linear = jax.random.normal(jax.random.key(3), parts.linear.shape)
     joint = rich.log_prob(parts.together(linear, others))
     expected = float(joint) - given.logpdf(np.asarray(linear))
-    found = MarginalDensity(rich, parts, Solved(rich.operator, SparseLU()))(others)
+    found = MarginalDensity(rich, parts, SteadyPoints(rich.operator, SparseLU()))(others)
     np.testing.assert_allclose(float(found), expected, rtol=1e-9)
 
 
@@ -210,11 +217,11 @@ def test_where_no_unknown_changes_the_matrix_the_host_has_density_and_slope_of_t
     )
     parts = linear_parts(problem)
     at = at_points(problem, problem.operator, SparseLU())
-    assert isinstance(at, Tabulated)
+    assert isinstance(at, TabulatedPoints)
     model = data_model(problem, parts, at)
-    density = MarginalDensity(problem, parts, Solved(problem.operator, SparseLU()))
+    density = MarginalDensity(problem, parts, SteadyPoints(problem.operator, SparseLU()))
     others = np.random.default_rng(0).normal(size=7) / 2
-    value, slope = value_and_slope(jnp.asarray(others), density)
+    value, slope = cost_and_gradient(jnp.asarray(others), density)
     found = model.cost(others)
     np.testing.assert_allclose(found[0], value, rtol=1e-9)
     np.testing.assert_allclose(found[1], slope, rtol=1e-6, atol=1e-7)
@@ -239,7 +246,7 @@ def check_left_out(system):
 
 def test_a_matrix_with_unknowns_in_it_is_solved_with_for_each_of_their_values(rich):
     at = at_points(rich, rich.operator, SparseLU())
-    assert isinstance(at, Solved)
+    assert isinstance(at, SteadyPoints)
     assert data_model(rich, linear_parts(rich), at) is None
 
 
@@ -247,7 +254,9 @@ def test_a_matrix_with_unknowns_in_it_is_solved_with_for_each_of_their_values(ri
 def with_noise():
     """One unknown cannot be integrated out; its log-density on a grid."""
     problem = problem_with({"noise": dist.LogNormal(-3.0, 0.5)}, likelihood=rz.Gaussian("noise"))
-    marginal = MarginalDensity(problem, linear_parts(problem), Solved(problem.operator, SparseLU()))
+    marginal = MarginalDensity(
+        problem, linear_parts(problem), SteadyPoints(problem.operator, SparseLU())
+    )
     density = eqx.filter_jit(marginal)
     grid = np.linspace(-5, 5, 201)
     return problem, grid, np.array([float(density(jnp.array([h]))) for h in grid])
@@ -265,7 +274,7 @@ def test_weighed_draws_about_the_mode_have_the_moments_that_quadrature_finds(wit
     parts, key = linear_parts(problem), jax.random.key(0)
     at = at_points(problem, problem.operator, SparseLU())
     start = jnp.zeros(len(parts.others))
-    found = other_unknowns(problem, parts, engine, key, at, None, start, Work())
+    found = infer_hyperparameters(problem, parts, engine, key, at, None, start, Work())
     weights = np.exp(logs - logs.max())
     mean = np.average(grid, weights=weights)
     sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
@@ -280,12 +289,12 @@ def test_a_density_that_is_no_gaussian_is_drawn_from_by_weights_or_told():
         return 2 * place[0] - np.exp(place[0])
 
     spread = Spread(np.eye(1), np.array([2**-0.5]), ())
-    found = weighed(skewed, spread, np.array([np.log(2.0)]), 400, seed=0)
+    found = importance_sample(skewed, spread, np.array([np.log(2.0)]), 400, seed=0)
     assert abs(found.values.mean() - scipy.special.digamma(2)) < 0.02
     np.testing.assert_allclose(found.values.var(), scipy.special.polygamma(1, 2), rtol=0.06)
     assert found.notes == ()
     narrow = Spread(np.eye(1), np.array([0.1]), ())
-    told = weighed(skewed, narrow, np.array([np.log(2.0)]), 400, seed=0)
+    told = importance_sample(skewed, narrow, np.array([np.log(2.0)]), 400, seed=0)
     assert "far from the Gaussian" in told.notes[0]
 
 
@@ -314,7 +323,7 @@ def test_scales_that_ten_sensors_hardly_tell_have_the_moments_of_their_density()
     clean = np.asarray(blank.operator @ blank.state(jnp.asarray(truth)))
     problem = posed(clean + 0.02 * rng.normal(size=10))
     parts = linear_parts(problem)
-    at = at_sensors(problem)
+    at = sensor_points(problem)
     model = data_model(problem, parts, at)
     mean, sd = np.zeros(3), np.full(3, 2.0)
     for _ in range(3):  # importance sampling, each time from where the one before found it
@@ -328,7 +337,7 @@ def test_scales_that_ten_sensors_hardly_tell_have_the_moments_of_their_density()
     engine = rz.Conditional(num_draws=800, num_others=800)
     for seed in range(3):
         search = (jax.random.key(seed), at, model, jnp.zeros(3), Work(seed=seed))
-        found = np.asarray(other_unknowns(problem, parts, engine, *search).values)[0]
+        found = np.asarray(infer_hyperparameters(problem, parts, engine, *search).values)[0]
         np.testing.assert_allclose((found.mean(axis=0) - mean) / sd, 0.0, atol=0.1)
         np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.1)
 
@@ -406,17 +415,19 @@ class Quadratic(AbstractDensity):
 
 def test_the_spread_about_a_mode_is_the_inverse_of_the_curvature():
     precision = jnp.asarray([[3.0, 1.0], [1.0, 2.0]])
-    spread = spread_about(slope_of(Quadratic(precision)), jnp.zeros(2))
+    spread = gaussian_spread(gradient_of(Quadratic(precision)), jnp.zeros(2))
     covariance = (spread.axes * spread.lengths**2) @ spread.axes.T
     np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-6)
-    draws = np.asarray(around(spread, jnp.array([1.0, -2.0]), 20_000, jax.random.key(0)))
+    draws = np.asarray(draw_gaussian(spread, jnp.array([1.0, -2.0]), 20_000, jax.random.key(0)))
     np.testing.assert_allclose(draws.mean(axis=0), [1.0, -2.0], atol=0.03)
     np.testing.assert_allclose(np.cov(draws.T), np.linalg.inv(precision), atol=0.03)
     assert spread.notes == ()
 
 
 def test_flat_directions_are_told_and_kept_within_the_prior():
-    spread = spread_about(slope_of(Quadratic(jnp.diag(jnp.array([1e-5, -2.0, 4.0])))), jnp.zeros(3))
+    spread = gaussian_spread(
+        gradient_of(Quadratic(jnp.diag(jnp.array([1e-5, -2.0, 4.0])))), jnp.zeros(3)
+    )
     np.testing.assert_allclose(np.sort(spread.lengths), [0.5, 2.0, 2.0], rtol=1e-6)
     assert "flat or bends upwards in 2 of 3 directions" in spread.notes[0]
 
@@ -519,8 +530,8 @@ def test_values_for_which_the_data_have_no_covariance_are_left_out_of_draws():
     noise = (lambda given: np.full(2, np.exp(given[0])), np.arange(1))
     model = DataModel((source,), np.array([1.0, 1.1]), *noise, 1, 2)
     parts = Parts(jnp.array([1, 2]), jnp.array([0]), jnp.array([0, 1]), ("f",))
-    found = drawn_on_host(model, parts, np.array([[0.0], [-1e3], [0.5]]), 4, seed=0)
+    found = draw_on_host(model, parts, np.array([[0.0], [-1e3], [0.5]]), 4, seed=0)
     assert found.shape == (2, 4, 3)
     np.testing.assert_array_equal(found[:, 0, 0], [0.0, 0.5])
     with pytest.raises(RieszError, match="2 of 3 values of scales and noise leave a covariance"):
-        drawn_on_host(model, parts, np.array([[0.0], [-1e3], [-2e3]]), 4, seed=0)
+        draw_on_host(model, parts, np.array([[0.0], [-1e3], [-2e3]]), 4, seed=0)

@@ -9,9 +9,9 @@ import pytest
 
 import riesz as rz
 from riesz.engines.conditional import in_time
-from riesz.engines.conditional.engine import MarginalDensity, slope_of
-from riesz.engines.conditional.in_time import marched_model
-from riesz.engines.conditional.points import at_sensors
+from riesz.engines.conditional.engine import MarginalDensity, gradient_of
+from riesz.engines.conditional.in_time import time_stepping_model
+from riesz.engines.conditional.points import sensor_points
 from riesz.fem.time import all_at_once
 from riesz.io.store.checkpoint import Checkpoint
 from riesz.problem.linearity import linear_parts
@@ -46,10 +46,10 @@ def problem():
 
 
 def test_density_and_slope_are_those_through_all_steps(problem):
-    parts, at = linear_parts(problem), at_sensors(problem)
-    model = marched_model(problem, parts, at)
+    parts, at = linear_parts(problem), sensor_points(problem)
+    model = time_stepping_model(problem, parts, at)
     assert len(model.moving) == 2
-    exact = slope_of(MarginalDensity(problem, parts, at))
+    exact = gradient_of(MarginalDensity(problem, parts, at))
     for others in (jnp.zeros(4), jnp.array([0.5, -0.3, 0.2, 1.0])):
         value, slope = exact(others)
         found, by, _ = model.cost(others)
@@ -80,7 +80,7 @@ def test_what_does_not_change_in_time_is_solved_for_once_and_not_marched(monkeyp
         times=0.1 * np.arange(8),
         initial=rz.SteadyState(),
     )
-    parts, at, counts = linear_parts(problem), at_sensors(problem), []
+    parts, at, counts = linear_parts(problem), sensor_points(problem), []
 
     def counted(*given, **how):
         counts.append(given[-1].shape[-1])

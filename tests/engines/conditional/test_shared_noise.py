@@ -14,7 +14,7 @@ from riesz.engines.conditional.assimilate import Assimilation, assimilated
 from riesz.engines.conditional.engine import MarginalDensity
 from riesz.engines.conditional.host import data_model
 from riesz.engines.conditional.linear import linear_system, mixture_at
-from riesz.engines.conditional.points import at_sensors
+from riesz.engines.conditional.points import sensor_points
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
 
@@ -82,7 +82,7 @@ def by_hand(level):
 @pytest.mark.slow
 def test_conditional_is_the_dense_closed_form():
     own = problem()
-    parts, at = linear_parts(own), at_sensors(own)
+    parts, at = linear_parts(own), sensor_points(own)
     assert [own.latents.coordinate_names()[i] for i in parts.others] == ["level"]
     assert data_model(own, parts, at) is None  # on the host noise is independent
 
@@ -141,7 +141,7 @@ def test_in_time_what_was_assimilated_is_the_posterior_of_shared_noise():
         initial="start",
     )
     parts = linear_parts(heat)
-    system = linear_system(heat, parts, jnp.zeros(0), at_sensors(heat))
+    system = linear_system(heat, parts, jnp.zeros(0), sensor_points(heat))
     found = assimilated(heat)
     np.testing.assert_allclose(found.mean()[np.asarray(parts.linear)], system.mean(), atol=1e-8)
     apart = np.diag(np.linalg.inv(found.precision))[np.asarray(parts.linear)]

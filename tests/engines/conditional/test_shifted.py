@@ -7,8 +7,8 @@ import numpyro.distributions as dist
 import pytest
 
 import riesz as rz
-from riesz.engines.conditional.assimilate import table
-from riesz.engines.conditional.points import marched
+from riesz.engines.conditional.assimilate import response_table
+from riesz.engines.conditional.points import time_points
 from riesz.problem.linearity import linear_parts
 
 pytestmark = pytest.mark.slow  # quickly: test_in_time.py of problems
@@ -56,10 +56,10 @@ CASES = {
 )  # fmt: skip
 def test_marches_backwards_moved_in_time_make_the_table(case):
     problem = posed(**CASES[case])
-    parts, at = linear_parts(problem), marched(problem, None, problem.default_solver())
+    parts, at = linear_parts(problem), time_points(problem, None, problem.default_solver())
     assert at.by_shifts
-    offset, responses = table(problem, parts, at)
-    by_marches = table(problem, parts, dataclasses.replace(at, by_shifts=False))
+    offset, responses = response_table(problem, parts, at)
+    by_marches = response_table(problem, parts, dataclasses.replace(at, by_shifts=False))
     np.testing.assert_allclose(offset, by_marches[0], atol=1e-12)
     np.testing.assert_allclose(responses, by_marches[1], atol=1e-12)
 
@@ -96,4 +96,4 @@ HISTORY = rz.series(TIMES, "q", kind="linear")
 )
 def test_what_changes_in_time_is_not_moved_in_time(changed):
     problem = posed(**changed)
-    assert not marched(problem, None, problem.default_solver()).by_shifts
+    assert not time_points(problem, None, problem.default_solver()).by_shifts

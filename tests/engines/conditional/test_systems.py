@@ -19,12 +19,12 @@ GAIN = np.linalg.solve(COVARIANCE, RESPONSES).T
 def on_device(form):
     """In units of the noise."""
     responses, misfit = RESPONSES / NOISE[:, None], MISFIT / NOISE
-    one = responses.T if form is linear.ByUnknowns else responses
+    one = responses.T if form is linear.ParameterSpace else responses
     factor = np.linalg.cholesky(one @ one.T + np.eye(len(one)))
     return form(*map(jnp.asarray, (responses, misfit, np.log(NOISE).sum(), factor)))
 
 
-@pytest.mark.parametrize("form", [systems.ByData, systems.ByUnknowns])
+@pytest.mark.parametrize("form", [systems.HostDataSpace, systems.HostParameterSpace])
 def test_on_the_host_both_forms_are_the_normal_distribution(form):
     system = form(RESPONSES, MISFIT, NOISE)
     expected = scipy.stats.multivariate_normal(np.zeros(9), COVARIANCE).logpdf(MISFIT)
@@ -39,7 +39,7 @@ def test_on_the_host_both_forms_are_the_normal_distribution(form):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", [linear.ByData, linear.ByUnknowns])
+@pytest.mark.parametrize("form", [linear.DataSpace, linear.ParameterSpace])
 def test_in_programs_both_forms_are_the_normal_distribution(form):
     system, points = on_device(form), RNG.normal(size=(3, 4))
     expected = scipy.stats.multivariate_normal(np.zeros(9), COVARIANCE).logpdf(MISFIT)
@@ -57,9 +57,9 @@ def test_in_programs_both_forms_are_the_normal_distribution(form):
 def test_with_fewer_unknowns_than_data_noise_may_be_tiny():
     tiny = np.full(9, 1e-8)
     data = RESPONSES @ np.ones(4) + tiny * RNG.normal(size=9)
-    system = systems.ByUnknowns(RESPONSES, data, tiny)
+    system = systems.HostParameterSpace(RESPONSES, data, tiny)
     np.testing.assert_allclose(system.mean, np.ones(4), atol=1e-7)
     # Nine data less four unknowns that were fitted, and four unknowns of size one.
     assert 4 < system.square < 4 + 25
     with pytest.raises(np.linalg.LinAlgError):
-        systems.ByData(RESPONSES, data, tiny).log_likelihood()
+        systems.HostDataSpace(RESPONSES, data, tiny).log_likelihood()

@@ -15,14 +15,14 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.engines.emulate import engine, rounds
 from riesz.engines.emulate.engine import Emulate, check_capacity
-from riesz.engines.emulate.least_squares import normal_equations, stepped_readout
-from riesz.engines.emulate.rounds import REACH, SETTLED, between, localised, reach
+from riesz.engines.emulate.least_squares import gauss_newton_readout, normal_equations
+from riesz.engines.emulate.rounds import REACH, SETTLED, interpolate_gaussians, localise, reach
 from riesz.engines.emulate.start import (
-    at_sensors,
     default_penalty,
     equation_inputs,
     fitting_batches,
     initial_surrogate,
+    surrogate_at_sensors,
 )
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.training import TrainingError, train
@@ -152,10 +152,12 @@ def test_functions_around_a_place_take_over_what_was_there(problem):
     """As closely as linear functions and bends can: exactly on few draws."""
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
     draws = jr.normal(jr.key(1), (10, 2))
-    moved = localised(surrogate, draws, 8, jr.key(2))
+    moved = localise(surrogate, draws, 8, jr.key(2))
     for one in draws:
         np.testing.assert_allclose(
-            at_sensors(problem, moved, one), at_sensors(problem, surrogate, one), atol=1e-6
+            surrogate_at_sensors(problem, moved, one),
+            surrogate_at_sensors(problem, surrogate, one),
+            atol=1e-6,
         )
 
 
@@ -218,7 +220,7 @@ def test_a_matrix_without_a_factor_ends_with_advice(problem, monkeypatch):
     def broken(*_):
         raise np.linalg.LinAlgError("not positive definite")
 
-    monkeypatch.setattr(rounds, "localised", broken)
+    monkeypatch.setattr(rounds, "localise", broken)
     with pytest.raises(EngineError, match=r"has no factor .*use laplace, or sample"):
         ENGINE.run(problem)
 
@@ -239,7 +241,7 @@ def test_a_part_of_the_way_keeps_within_reach():
         full_rank_of(jnp.zeros(2), jnp.eye(2)),
         full_rank_of(10 * jnp.ones(2), jnp.eye(2)),
     )
-    part = between(before, after, REACH / reach(before, after, normals))
+    part = interpolate_gaussians(before, after, REACH / reach(before, after, normals))
     np.testing.assert_allclose(reach(before, part, normals), REACH, rtol=1e-10)
 
 
@@ -248,7 +250,7 @@ def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
     penalty = default_penalty(problem, ENGINE.with_settings(num_samples=8))
     surrogate = initial_surrogate(problem, jr.key(0), width=16, features=16)
     draws = jr.normal(jr.key(1), (30, 8, 2))
-    stepped = stepped_readout(problem, penalty, surrogate, jr.key(2), draws)
+    stepped = gauss_newton_readout(problem, penalty, surrogate, jr.key(2), draws)
     zs = equation_inputs(problem, jr.normal(jr.key(3), (32, 2)))
     before, after = (
         float(np.mean([penalty(key, s, zs) for key in jr.split(jr.key(4), 5)]))
@@ -275,7 +277,7 @@ def test_normal_equations_of_a_linear_problem_do_not_depend_on_the_readout_they_
 
 def test_sensors_see_the_surrogate_as_they_see_exact_states(problem, posterior, draws_and_states):
     draws, states = draws_and_states
-    seen = eqx.filter_jit(at_sensors)(problem, posterior.states.surrogate, draws[0])
+    seen = eqx.filter_jit(surrogate_at_sensors)(problem, posterior.states.surrogate, draws[0])
     np.testing.assert_allclose(seen, problem.operator @ states[0], rtol=1e-12)
 
 

@@ -12,7 +12,7 @@ from tests.stopping import check_same, stopped_and_resumed
 
 from riesz.engines.base import shrink_correlations
 from riesz.engines.nuts import engine as chains
-from riesz.engines.nuts.engine import Nuts, dispersed, log_density, warnings_of
+from riesz.engines.nuts.engine import Nuts, draw_starts, log_density, sampler_warnings
 from riesz.errors import RieszError, SolveError
 from riesz.fem.linear import host_lu
 from riesz.fem.linear.linear_solve import Dense, SparseLU
@@ -118,20 +118,20 @@ def test_chains_start_apart_where_there_is_a_density():
         return bool(place[0] > -0.5)
 
     key = jax.random.key(0)
-    starts = np.asarray(dispersed(on_one_side, None, 8, key, 2))
+    starts = np.asarray(draw_starts(on_one_side, None, 8, key, 2))
     assert (starts[:, 0] > -0.5).all()
     assert starts.std(axis=0).min() > 0.4
-    around = np.asarray(dispersed(lambda place: True, exact_posterior(), 400, key, 3))
+    around = np.asarray(draw_starts(lambda place: True, exact_posterior(), 400, key, 3))
     mean, covariance = known_posterior()
     ratio = (around - mean).std(axis=0) / np.sqrt(np.diag(covariance))
     assert (abs(ratio - 2) < 0.3).all(), ratio
-    given = dispersed(on_one_side, jnp.ones(2), 3, key, 2)
+    given = draw_starts(on_one_side, jnp.ones(2), 3, key, 2)
     np.testing.assert_array_equal(given, np.ones((3, 2)))
 
 
 def test_chains_that_lie_apart_are_told_to_be_looked_at_one_by_one():
     apart = {"r_hat": jnp.array([1.0, 2.0]), "effective_draws": jnp.array([500.0, 500.0])}
-    (note,) = warnings_of({"diverging": jnp.zeros((4, 200), bool), **apart}, ("a", "b"))
+    (note,) = sampler_warnings({"diverging": jnp.zeros((4, 200), bool), **apart}, ("a", "b"))
     assert "r_hat is 2.000 for b" in note
     assert "more than one peak" in note
 
@@ -139,25 +139,25 @@ def test_chains_that_lie_apart_are_told_to_be_looked_at_one_by_one():
 def test_few_draws_in_the_tails_are_told():
     found = {name: jnp.array([500.0]) for name in ("effective_draws", "tail_draws")}
     history = {"diverging": jnp.zeros((2, 2), bool), "r_hat": jnp.array([1.0])} | found
-    assert warnings_of(history, ("a",)) == ()
-    (note,) = warnings_of(history | {"tail_draws": jnp.array([50.0])}, ("a",))
+    assert sampler_warnings(history, ("a",)) == ()
+    (note,) = sampler_warnings(history | {"tail_draws": jnp.array([50.0])}, ("a",))
     assert "in the tails the draws of a are worth 50" in note
 
 
 def test_divergences_are_told():
     agreed = {"r_hat": jnp.array([1.0]), "effective_draws": jnp.array([500.0])}
     history = {"diverging": jnp.array([[True, False]]), **agreed}
-    (note,) = warnings_of(history, ("a",))
+    (note,) = sampler_warnings(history, ("a",))
     assert note.startswith("1 of 2 transitions diverged")
 
 
 def test_few_effective_draws_and_too_few_to_tell_are_told():
     calm = {"diverging": jnp.array([[False, False]])}
     few = {"r_hat": jnp.array([1.0, 1.0]), "effective_draws": jnp.array([500.0, 25.0])}
-    (note,) = warnings_of(calm | few, ("a", "b"))
+    (note,) = sampler_warnings(calm | few, ("a", "b"))
     assert note.startswith("the draws of b are worth 25 independent ones")
     assert "20% of a standard deviation" in note
-    (note,) = warnings_of(calm, ("a", "b"))
+    (note,) = sampler_warnings(calm, ("a", "b"))
     assert "too few draws" in note
 
 

@@ -14,8 +14,17 @@ from tests.source_strengths import (
     source_problem,
 )
 
-from riesz.engines.relax.discrepancy import gram_factor, linearised, log_densities, suited
-from riesz.engines.relax.error_scale import median_units, most_likely_epsilon, patch_variances
+from riesz.engines.relax.discrepancy import (
+    gram_factor,
+    linearise,
+    log_densities,
+    relax_solver,
+)
+from riesz.engines.relax.error_scale import (
+    maximum_likelihood_epsilon,
+    median_units,
+    patch_variances,
+)
 from riesz.engines.relax.schedule import Annealed, Fixed, Learned, as_schedule
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
@@ -74,7 +83,7 @@ def test_the_effect_of_errors_at_the_sensors_is_the_formula_for_an_unsymmetric_m
     sensors, matrix, gram = dense_parts(problem, here)
     responses = np.linalg.solve(matrix.T, sensors.T)
     factor = gram_factor(dual_norm(problem.forward).gram)
-    found = linearised(problem, here, suited(problem)).discrepancy(factor)
+    found = linearise(problem, here, relax_solver(problem)).discrepancy(factor)
     np.testing.assert_allclose(found, responses.T @ gram @ responses, rtol=1e-9)
 
 
@@ -111,7 +120,7 @@ def test_the_effect_of_errors_in_a_norm_by_patches_is_that_of_its_inverse():
     )  # of a quadratic: its matrix, column by column
     columns = slope(jnp.eye(size)[free])
     gamma = np.asarray(columns)[:, free] / 2
-    here = linearised(problem, jnp.zeros(2), suited(problem))
+    here = linearise(problem, jnp.zeros(2), relax_solver(problem))
     responses = np.asarray(here.responses)
     found = patch_variances(norm, dual_norm(problem.forward).gram, here, free)
     exact = np.sum(responses.T * np.linalg.solve(gamma, responses.T), axis=0)
@@ -123,7 +132,7 @@ def test_learned_epsilon_is_where_the_exact_marginal_likelihood_has_its_maximum(
     problem = source_problem(model_error=3.0, seed=seed)
     factor, (unit, _) = gram_factor(dual_norm(problem.forward).gram), units_of(problem)
     for place in ([0.0, 0.0], [1.0, -2.0]):  # it does not matter where a linear equation is seen
-        found = most_likely_epsilon(problem, factor, unit, jnp.array(place))
+        found = maximum_likelihood_epsilon(problem, factor, unit, jnp.array(place))
         assert abs(found / most_likely(problem) - 1) < 0.05
 
 

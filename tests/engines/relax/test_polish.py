@@ -22,10 +22,10 @@ from tests.source_strengths import (
 )
 
 from riesz.diagnose.importance import importance_check
-from riesz.engines.relax.discrepancy import gram_factor, linearised, noise_variances, suited
-from riesz.engines.relax.engine import Relax, told
+from riesz.engines.relax.discrepancy import gram_factor, linearise, noise_variances, relax_solver
+from riesz.engines.relax.engine import Relax, notes_on_fit
 from riesz.engines.relax.error_scale import epsilon_unit, median_units
-from riesz.engines.relax.polish import Polished, polished, spread_over
+from riesz.engines.relax.gaussian_refinement import RefinedGaussian, epsilon_grid, refine_gaussian
 from riesz.engines.relax.schedule import Fixed, Learned
 from riesz.engines.relax.states import RelaxedStates
 from riesz.fem.terms.weakform import diffusion, source
@@ -63,12 +63,12 @@ def diffusivity_problem(num_sensors):
 def covariances(num_sensors):
     """Gaps between data and solution, and K, along the lattice; and the epsilon that is one."""
     problem = diffusivity_problem(num_sensors)
-    factor, solver = gram_factor(dual_norm(problem.forward).gram), suited(problem)
+    factor, solver = gram_factor(dual_norm(problem.forward).gram), relax_solver(problem)
 
     @jax.jit
     def along(places):
         def at(place):
-            here = linearised(problem, place[None], solver)
+            here = linearise(problem, place[None], solver)
             return problem.observed - problem.operator @ here.state, here.discrepancy(factor)
 
         return jax.lax.map(at, places)
@@ -109,7 +109,7 @@ def check_moments(family, num_sensors, scales):
 def polished_from_the_prior(num_sensors, schedule):
     problem, states = diffusivity_problem(num_sensors), states_of(num_sensors, schedule.scales())
     start = full_rank(1, problem.forward.dtype)
-    return polished(problem, states, start, jr.key(0), num_draws=16, rounds=20)
+    return refine_gaussian(problem, states, start, jr.key(0), num_draws=16, rounds=20)
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say_where_epsilon_is_learned(
         values = offset + slopes @ truth + scatter @ rng.normal(size=len(POINTS))
         problem = with_observations(base, observations(POINTS, values), base.likelihood)
         start = full_rank(2, jnp.float64)
-        q = polished(problem, states, start, jr.key(number), num_draws=8, rounds=20).family
+        q = refine_gaussian(problem, states, start, jr.key(number), num_draws=8, rounds=20).family
         for mean, sd, found in (
             (np.asarray(q.mean), np.sqrt(np.asarray(q.variances())), held),
             (*known_posterior(problem, most_likely(problem)), held_at_the_likeliest),
@@ -180,7 +180,7 @@ def test_the_engine_ends_at_the_relaxed_posterior(num_sensors, epsilon_rel):
 
 def test_values_of_epsilon_cover_the_likely_ones_evenly():
     weights = np.exp(-0.5 * ((np.arange(64) - 20) / 4) ** 2)
-    numbers = spread_over(weights)
+    numbers = epsilon_grid(weights)
     assert len(numbers) <= 9
     assert len(set(np.diff(numbers))) == 1
     mean = numbers @ weights[numbers] / weights[numbers].sum()
@@ -190,17 +190,22 @@ def test_values_of_epsilon_cover_the_likely_ones_evenly():
 
 def test_notes_say_what_was_left_out_or_not_reached():
     problem, q = diffusivity_problem(25), full_rank(1, jnp.float64)
-    assert told(problem, Fixed(0.1).scales(), None) == ()
-    assert "leaves out how likely an error" in told(problem, Fixed(0.5).scales(), None)[0]
+    assert notes_on_fit(problem, Fixed(0.1).scales(), None) == ()
+    assert "leaves out how likely an error" in notes_on_fit(problem, Fixed(0.5).scales(), None)[0]
     scales = Fixed(1.0).scales()
-    assert told(problem, scales, Polished(q, np.ones(1), is_settled=True)) == ()
-    assert "had not settled" in told(problem, scales, Polished(q, np.ones(1), is_settled=False))[0]
+    assert notes_on_fit(problem, scales, RefinedGaussian(q, np.ones(1), is_settled=True)) == ()
+    assert (
+        "had not settled"
+        in notes_on_fit(problem, scales, RefinedGaussian(q, np.ones(1), is_settled=False))[0]
+    )
 
 
 def test_a_learned_epsilon_is_told_with_its_range():
     scales, q = Learned().scales(), full_rank(1, jnp.float64)
-    even = Polished(q, np.exp(scales.log_weights), is_settled=True)  # as if data told nothing
-    (note,) = told(diffusivity_problem(25), scales, even)
+    even = RefinedGaussian(
+        q, np.exp(scales.log_weights), is_settled=True
+    )  # as if data told nothing
+    (note,) = notes_on_fit(diffusivity_problem(25), scales, even)
     low, high = (float(word) for word in re.findall(r"between (\S+) and (\S+)", note)[0])
     assert low < 0.1
     assert high > 10

@@ -13,7 +13,7 @@ from tests.source_strengths import averaged_posterior, errors, most_likely, sour
 from tests.stopping import check_same, stopped_and_resumed
 
 from riesz.engines.emulate.start import initial_surrogate
-from riesz.engines.relax.engine import Relax, relaxed
+from riesz.engines.relax.engine import Relax, fit_relaxed
 from riesz.engines.relax.schedule import Annealed, Learned
 from riesz.engines.relax.training import relaxed_terms
 from riesz.errors import RieszError
@@ -47,7 +47,7 @@ def norm(problem):
 def nodal_fit(epsilon_rel, problem=None, engine=SHORT, **given):
     problem = source_problem(model_error=1.0) if problem is None else problem
     # With one penalty for all: what is compiled for it is shared.
-    return relaxed(
+    return fit_relaxed(
         problem, engine.with_settings(epsilon_rel=epsilon_rel), norm(problem), seed=0, **given
     )
 

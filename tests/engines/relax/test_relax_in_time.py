@@ -14,9 +14,9 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.diagnose.importance import importance_check
 from riesz.engines.emulate.start import penalty_in_time
-from riesz.engines.relax.discrepancy import suited
+from riesz.engines.relax.discrepancy import relax_solver
 from riesz.engines.relax.error_scale import median_unit
-from riesz.engines.relax.polish import polished
+from riesz.engines.relax.gaussian_refinement import refine_gaussian
 from riesz.engines.relax.states import RelaxedStates, linearised_equation, step_grams
 from riesz.errors import RieszError
 from riesz.fem.time.steps import steps_of
@@ -87,7 +87,7 @@ def dense_steps(problem, coordinates):
 @pytest.mark.slow
 def test_what_errors_of_steps_do_is_what_dense_matrices_say():
     problem, here = heat(), jnp.array([TRUTH])
-    found = linearised_equation(problem, here, suited(problem))
+    found = linearised_equation(problem, here, relax_solver(problem))
     shape = found.without_error().shape
     units = jnp.eye(np.prod(shape)).reshape(-1, *shape)
     rows = np.asarray(found.rows).transpose(1, 0, 2).reshape(len(problem.observed), -1)
@@ -118,7 +118,7 @@ def test_drawn_errors_have_the_covariance_of_their_steps():
     shape = (len(own.beside), heat().forward.num_free)
     like = jnp.zeros(shape)
     drawn = np.asarray(
-        jax.vmap(lambda key: own.drawn(key, like))(jr.split(jr.key(0), 4000))
+        jax.vmap(lambda key: own.draw(key, like))(jr.split(jr.key(0), 4000))
     ).reshape(4000, -1)
     units = jnp.eye(np.prod(shape)).reshape(-1, *shape)
     exact = np.asarray(jax.vmap(own.gram)(units)).reshape(len(units), -1)
@@ -143,7 +143,7 @@ def test_q_is_the_relaxed_posterior_of_a_conductivity(readings, epsilon_rel):
     weights = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
     mean = weights @ LATTICE
     sd = np.sqrt(weights @ (LATTICE - mean) ** 2)
-    end = polished(problem, own, full_rank(1, float), jr.key(0), num_draws=64, rounds=20)
+    end = refine_gaussian(problem, own, full_rank(1, float), jr.key(0), num_draws=64, rounds=20)
     assert end.is_settled
     assert abs(float(end.family.mean[0]) - mean) < 0.05 * sd
     assert abs(float(jnp.sqrt(end.family.variances()[0])) / sd - 1) < 0.05
@@ -173,7 +173,7 @@ def test_a_posterior_that_is_linear_in_all_unknowns_is_the_closed_form(begins):
         **({"initial": 0.0} | changed),
     )
     posterior = rz.Relax(epsilon_rel=1.0, **SETTINGS).run(problem, seed=0)
-    here = linearised_equation(problem, jnp.zeros(2), suited(problem))
+    here = linearised_equation(problem, jnp.zeros(2), relax_solver(problem))
     epsilon = median_unit(problem, grams(problem))
     spread = np.asarray(here.discrepancy(grams(problem)))
     covariance = NOISE**2 * np.eye(len(values)) + float(epsilon) ** 2 * spread
@@ -196,7 +196,7 @@ def test_training_alone_finds_the_middle_and_says_what_it_leaves_out():
     posterior = engine.run(problem, seed=0)
     assert "polishing_rounds is 0" in posterior.notes[0]
     own = states(problem, 0.3)
-    end = polished(problem, own, full_rank(1, float), jr.key(0), num_draws=64, rounds=20)
+    end = refine_gaussian(problem, own, full_rank(1, float), jr.key(0), num_draws=64, rounds=20)
     sd = float(jnp.sqrt(end.family.variances()[0]))
     assert abs(float(posterior.coordinate_mean()[0] - end.family.mean[0])) < 0.1 * sd
     assert 0.6 < float(jnp.sqrt(posterior.distribution.variances()[0])) / sd < 1.1

@@ -25,7 +25,7 @@ from riesz.engines.emulate.start import (
     log_likelihoods,
     reference_penalty,
 )
-from riesz.engines.emulate.variational import matched_normals, refined
+from riesz.engines.emulate.variational import matched_normals, maximise_elbo
 from riesz.engines.training import train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.rows import full_precision
@@ -77,7 +77,7 @@ def emulate_by_gradients(
             *(problem, penalty, surrogate, family, settings, reference, key), progress=progress
         )
         normals = matched_normals(refine_key, settings.refining_draws, size, family.dtype)
-        family = refined(problem, surrogate, family, normals)
+        family = maximise_elbo(problem, surrogate, family, normals)
     history = {name: jnp.asarray(curve) for name, curve in curves.items()}
     return Posterior(problem, family, SurrogateStates(surrogate), history, "emulate", seed)
 

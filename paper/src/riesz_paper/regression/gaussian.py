@@ -18,7 +18,7 @@ import jax.random as jr
 import jax.scipy as jsp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.training import minimised
+from riesz.engines.training import minimise
 from riesz_paper.regression.effects import PRIOR_SPREAD, AbstractEffect, Parameters
 from riesz_paper.regression.sites import Matrix, Sites, Variances
 
@@ -136,7 +136,7 @@ def fitted(
     found = centre if key is None else jittered(centre, key)
     precisions = jnp.ones(len(sites))
     for _ in range(1 if freedom is None else NUM_TURNS):
-        found = minimised(found, cost, model, centre, sites, measured, precisions)
+        found = minimise(found, cost, model, centre, sites, measured, precisions)
         now = with_trained(model, found)
         if freedom is not None:
             precisions = expected_precisions(now, sites, measured, precisions, freedom)

@@ -16,8 +16,8 @@ from riesz.diagnose.criticism.findings import (
     Misfit,
 )
 from riesz.geometry.crs import NOT_PLACED
-from riesz.posterior.checks import STRAY, ImportanceCheck, SamplerCheck, SurrogateError, rms
-from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED, doubts
+from riesz.posterior.checks import STRAY, ImportanceCheck, SamplerCheck, SurrogateError, rms_of
+from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED, doubtful_notes
 from riesz.prediction.sensors import DataFit
 
 GOOD, OPEN, DOUBTFUL, BAD = "good", "not checked", "doubtful", "bad"
@@ -136,7 +136,7 @@ def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
 
     What `auto` did before it found an engine that passes is no warning.
     """
-    doubted = [one for one in doubts(warnings) if NOT_PLACED not in one]
+    doubted = [one for one in doubtful_notes(warnings) if NOT_PLACED not in one]
     levels = {one.level for one in found} | ({DOUBTFUL} if doubted else set())
     return next((level for level in (BAD, DOUBTFUL, OPEN) if level in levels), GOOD)
 
@@ -264,7 +264,7 @@ def surrogate_verdict(found: SurrogateError) -> Iterator[Verdict]:
         else "The residual hides a part of the error: refine the coarse levels of the mesh, or "
         "check with an exact engine."
     )
-    told = f"{rms(found.estimate):.2%} of the state, efficiency index {index:.2f}"
+    told = f"{rms_of(found.estimate):.2%} of the state, efficiency index {index:.2f}"
     yield Verdict("Dual residual", told, level, words)
 
 

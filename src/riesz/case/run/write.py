@@ -53,7 +53,7 @@ from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.engines.checkpoint import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.fit import Choice, fit, reason
+from riesz.inference.fit import Choice, error_sentence, fit
 from riesz.io.meshes.files import write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
 from riesz.io.store.draws import StoredDraws as KeptDraws
@@ -149,7 +149,7 @@ def account_of(
         return Account(posterior, found, kept, None, misfit)
     except Exception as error:
         told = (
-            f"the posterior is kept, but could not be summarised: {reason(error)} "
+            f"the posterior is kept, but could not be summarised: {error_sentence(error)} "
             "Predictions may fail the same way: look for priors that allow impossible "
             "coefficients, or fit with another --engine or --seed."
         )
@@ -165,7 +165,7 @@ def with_misfit(
         labels = None if case is None else observation_labels(case)
         return posterior, misfit_of(posterior, draws, labels=labels)
     except Exception as error:
-        note = f"whether the data contradict the model could not be told: {reason(error)}"
+        note = f"whether the data contradict the model could not be told: {error_sentence(error)}"
         return dataclasses.replace(posterior, notes=(*posterior.notes, note)), None
 
 

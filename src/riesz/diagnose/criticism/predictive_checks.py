@@ -29,7 +29,7 @@ from riesz.diagnose.criticism.sizes import Against, outlier_findings, outliers, 
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import StudentT
-from riesz.posterior.posterior import Posterior, representative
+from riesz.posterior.posterior import Posterior, representative_draws
 from riesz.prediction.drawing import posterior_draws
 from riesz.prediction.draws import NodalDraws, PosteriorDraws
 from riesz.problem.problem import InverseProblem
@@ -142,7 +142,7 @@ def coordinates_of(
     farthest out are taken for them."""
     key, _ = jr.split(jr.key(draws.seed))
     asked = draws.num_draws + draws.num_lost
-    found = np.asarray(representative(posterior, key, max(asked, 2)), float)
+    found = np.asarray(representative_draws(posterior, key, max(asked, 2)), float)
     if len(found) == draws.num_draws:
         return found, True
     middle = np.median(found, axis=0)

@@ -10,21 +10,32 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.devices import Wanted, devices_of
-from riesz.engines.amortise.answers import Answer, Question, question, weighed
-from riesz.engines.amortise.encoder import Encoder
-from riesz.engines.amortise.fits import Alone, DataSetFits, handed_over, kept_of_each
-from riesz.engines.amortise.parts import by_parts
-from riesz.engines.amortise.simulate import Readings, Simulator, Variety, as_readings, posed_alone
-from riesz.engines.amortise.warranty import (
+from riesz.engines.amortise.accuracy import (
     DOUBTFUL,
     NUM_EXACT,
     REFINED,
     TRUSTED,
-    Exact,
-    checked,
-    replaced,
-    taken,
-    vouched,
+    ExactSolves,
+    assess,
+    check_accuracy,
+    replace_rows,
+    select_rows,
+)
+from riesz.engines.amortise.encoder import Encoder
+from riesz.engines.amortise.fits import DataSetFits, SingleFit, num_stored_draws, refit_doubtful
+from riesz.engines.amortise.importance import (
+    BatchProblem,
+    WeightedGaussian,
+    batch_problem,
+    weight_gaussian,
+)
+from riesz.engines.amortise.parts import map_in_parts
+from riesz.engines.amortise.simulate import (
+    SensorData,
+    Simulator,
+    Variety,
+    as_readings,
+    single_problem,
 )
 from riesz.engines.base import AbstractEngine
 from riesz.engines.sample.engine import Sample
@@ -62,20 +73,20 @@ class Amortised(eqx.Module):
 
     def posteriors(self, observed: Any, *, noise_sd: Any = None) -> tuple[Posterior, ...]:
         """Those of several data sets, one a row."""
-        found = self.answered(observed, noise_sd=noise_sd)
+        found = self.build_posteriors(observed, noise_sd=noise_sd)
         for note in (note for one in found for note in one.notes):
             warnings.warn(note, stacklevel=2)
         return found
 
-    def answered(
+    def build_posteriors(
         self, observed: Any, *, noise_sd: Any = None, checked: bool = False
     ) -> tuple[Posterior, ...]:
-        """The posteriors, which carry their notes; those of `assured` where they are `checked`."""
+        """The posteriors with their notes; where `checked`, those of `posteriors_with_check`."""
         if checked:
-            found = self.assured(observed, noise_sd=noise_sd)
+            found = self.posteriors_with_check(observed, noise_sd=noise_sd)
             return tuple(found.posterior(number) for number in range(len(found)))
         told = self.read(observed, noise_sd)
-        found, fits = encoded(self.encoder, self.simulator, in_dtype(told, self.problem))
+        found, fits = encode(self.encoder, self.simulator, in_dtype(told, self.problem))
         # Taken apart on the host: slices on the device would be compiled, and take longer.
         found, fits = jax.tree.map(np.asarray, (found, fits))
         return tuple(
@@ -83,13 +94,13 @@ class Amortised(eqx.Module):
             for number, fit in enumerate(fits.tolist())
         )
 
-    def of_data_set(self, told: Readings, number: int, q: FullRank, fit: float) -> Posterior:
-        notes = doubts(fit, float(self.usual_fit))
+    def of_data_set(self, told: SensorData, number: int, q: FullRank, fit: float) -> Posterior:
+        notes = note_on_fit(fit, float(self.usual_fit))
         q, states = jax.tree.map(jnp.asarray, q), self.simulator.states()
-        problem = posed_alone(self.problem, told, number)
+        problem = single_problem(self.problem, told, number)
         return Posterior(problem, q, states, self.history, ENGINE, self.seed, notes)
 
-    def assured(
+    def posteriors_with_check(
         self,
         observed: Any,
         *,
@@ -107,39 +118,39 @@ class Amortised(eqx.Module):
         """
         require_float64(self.problem.forward)
         told, own = self.read(observed, noise_sd), devices_of(devices)
-        width, asked = question(self.simulator, self.seed)
-        exact = Exact(self.problem, own, num_exact)
+        width, asked = batch_problem(self.simulator, self.seed)
+        exact = ExactSolves(self.problem, own, num_exact)
         how = {
             "width": width,
-            "num_kept": kept_of_each(told, self.problem.num_coordinates),
+            "num_kept": num_stored_draws(told, self.problem.num_coordinates),
             "seed": self.seed,
         }
-        answers: Answer = by_parts(
-            encoded_answer, (self.encoder, asked), told, width=width, devices=own
+        answers: WeightedGaussian = map_in_parts(
+            weight_encoded, (self.encoder, asked), told, width=width, devices=own
         )
-        found = checked(asked, told, answers, exact, **how)
+        found = assess(asked, told, answers, exact, **how)
         poor = np.flatnonzero(found.verdict == DOUBTFUL)
         if len(poor):
-            more = vouched(asked, taken(told, poor), exact, **how)
+            more = check_accuracy(asked, select_rows(told, poor), exact, **how)
             verdict = np.where(more.verdict == TRUSTED, REFINED, more.verdict)
-            found = replaced(found, poor, more._replace(verdict=verdict.astype("<U11")))
+            found = replace_rows(found, poor, more._replace(verdict=verdict.astype("<U11")))
         engine = Sample() if hand_over is None else hand_over
 
-        def alone(problem: InverseProblem) -> Alone:
+        def alone(problem: InverseProblem) -> SingleFit:
             posterior = engine.run(problem, seed=self.seed)
-            return Alone(posterior, not posterior.notes)
+            return SingleFit(posterior, not posterior.notes)
 
-        last = handed_over(self.problem, told, found, alone)
+        last = refit_doubtful(self.problem, told, found, alone)
         return DataSetFits(
             self.problem, self.simulator.surrogate, told, *last, self.seed, engine=ENGINE
         )
 
-    def read(self, observed: Any, noise_sd: Any) -> Readings:
+    def read(self, observed: Any, noise_sd: Any) -> SensorData:
         """Data sets as the encoder can read them."""
         values = as_numbers(observed, "values")
-        check_shape(values, self.problem.observations.num_sensors)
+        check_num_sensors(values, self.problem.observations.num_sensors)
         if not self.variety.missing:
-            check_whole(values)
+            check_no_gaps(values)
         told = as_readings(self.problem, values, noise_sd)
         if told.noise_sd is not None and self.variety.noise_factor == 1:
             raise RieszError(
@@ -149,13 +160,13 @@ class Amortised(eqx.Module):
         return told
 
 
-def encoded_answer(shared: tuple[Encoder, Question], row: Readings) -> Answer:
+def weight_encoded(shared: tuple[Encoder, BatchProblem], row: SensorData) -> WeightedGaussian:
     """The encoder's Gaussian, weighed by the model."""
     encoder, asked = shared
-    return weighed(asked, row, encoder(row).family())
+    return weight_gaussian(asked, row, encoder(row).family())
 
 
-def in_dtype(told: Readings, problem: InverseProblem) -> Readings:
+def in_dtype(told: SensorData, problem: InverseProblem) -> SensorData:
     """On the device, numbers in the precision of the problem."""
     dtype = problem.forward.dtype
     return jax.tree.map(
@@ -164,8 +175,8 @@ def in_dtype(told: Readings, problem: InverseProblem) -> Readings:
 
 
 @eqx.filter_jit
-def encoded(
-    encoder: Encoder, simulator: Simulator, observed: Readings
+def encode(
+    encoder: Encoder, simulator: Simulator, observed: SensorData
 ) -> tuple[FullRank, Float[Array, " data"]]:
     """The posterior of each data set, and how its mean fits."""
 
@@ -177,7 +188,7 @@ def encoded(
 
 
 def fit_at(
-    simulator: Simulator, encoder: Encoder, seen: Readings, mean: Float[Array, " coordinate"]
+    simulator: Simulator, encoder: Encoder, seen: SensorData, mean: Float[Array, " coordinate"]
 ) -> Float[Array, ""]:
     """The log-likelihood; where noise differs or values are missing, beside the best there is."""
     fit = simulator.log_likelihood(seen, mean)
@@ -187,7 +198,7 @@ def fit_at(
     return fit - seen.log_prob(problem.likelihood, values, problem.z(mean))
 
 
-def check_shape(values: Float[np.ndarray, "..."], num_sensors: int) -> None:
+def check_num_sensors(values: Float[np.ndarray, "..."], num_sensors: int) -> None:
     if values.ndim != 2 or values.shape[1] != num_sensors:
         raise RieszError(
             f"the values of a data set have shape {values.shape[1:]}, but the encoder was trained "
@@ -196,7 +207,7 @@ def check_shape(values: Float[np.ndarray, "..."], num_sensors: int) -> None:
         )
 
 
-def check_whole(values: Float[np.ndarray, "data sensor"]) -> None:
+def check_no_gaps(values: Float[np.ndarray, "data sensor"]) -> None:
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         raise RieszError(
@@ -206,7 +217,7 @@ def check_whole(values: Float[np.ndarray, "data sensor"]) -> None:
         )
 
 
-def doubts(fit: float, usual: float) -> tuple[str, ...]:
+def note_on_fit(fit: float, usual: float) -> tuple[str, ...]:
     """A network answers everything: say so where it was asked what it was not trained for."""
     if fit >= usual:
         return ()

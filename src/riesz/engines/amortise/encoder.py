@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.amortise.simulate import Coordinates, Observed, Readings
+from riesz.engines.amortise.simulate import Coordinates, Observed, SensorData
 from riesz.penalty.norm import solve_positive
 from riesz.posterior.family import FullRank, standard_log_density
 
@@ -72,8 +72,8 @@ class Encoder(eqx.Module):
     noise_sd: Observed | None = None  # of the problem, where training has met other noise
     reads_gaps: bool = eqx.field(static=True, default=False)  # whether values may be missing
 
-    def __call__(self, observed: Observed | Readings) -> Encoded:
-        told = observed if isinstance(observed, Readings) else Readings(observed)
+    def __call__(self, observed: Observed | SensorData) -> Encoded:
+        told = observed if isinstance(observed, SensorData) else SensorData(observed)
         inputs = [(jnp.asarray(told.values) - self.centre) / self.scale]
         if self.reads_gaps:
             there = jnp.ones_like(inputs[0])

@@ -23,14 +23,14 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from pydantic import BeforeValidator, Field
 
-from riesz.engines.amortise.amortised import Amortised, encoded
+from riesz.engines.amortise.amortised import Amortised, encode
 from riesz.engines.amortise.encoder import Encoded, Encoder, ResidualNetwork, encoder
 from riesz.engines.amortise.model import reduced_over_prior, why_not_reduced
 from riesz.engines.amortise.simulate import (
     Coordinates,
     Observed,
     PriorSurrogate,
-    Readings,
+    SensorData,
     Simulator,
     Variety,
     check_simulable,
@@ -54,16 +54,14 @@ ModelName = Annotated[
     Literal["surrogate", "reduced"], Field(description="surrogate or reduced, what sensors see by")
 ]
 Factor = Annotated[
-    float,
-    BeforeValidator(as_number),
-    Field(ge=1, lt=1000, description="a number of at least 1"),
+    float, BeforeValidator(as_number), Field(ge=1, lt=1000, description="a number of at least 1")
 ]
 
 UNUSUAL = 0.001
 """The share of simulated data sets whose fit would raise doubts."""
 
 
-class Pace(NamedTuple):
+class EncoderPace(NamedTuple):
     """What a step reads of the settings: hashable, as part of a compiled step must be."""
 
     steps: int
@@ -90,7 +88,7 @@ class EncoderData(eqx.Module):
 class EncoderStep(eqx.Module):
     """One step of the encoder, on fresh data sets."""
 
-    pace: Pace = eqx.field(static=True)
+    pace: EncoderPace = eqx.field(static=True)
 
     def __call__(
         self, state: EncoderState, key: PRNGKeyArray, data: EncoderData
@@ -126,7 +124,7 @@ class EncoderStep(eqx.Module):
 def candidates(
     simulator: Simulator,
     q: Encoded,
-    observed: Observed | Readings,
+    observed: Observed | SensorData,
     truth: Coordinates,
     key: PRNGKeyArray,
     num_proposals: int,
@@ -150,7 +148,7 @@ def candidates(
     return points, jax.nn.softmax(jax.vmap(log_weight)(points))
 
 
-def optimiser(pace: Pace) -> optax.GradientTransformation:
+def optimiser(pace: EncoderPace) -> optax.GradientTransformation:
     warm_up = pace.steps // 20
     schedule = optax.warmup_cosine_decay_schedule(
         0.0, pace.learning_rate, warm_up, max(pace.steps, warm_up + 1)
@@ -210,12 +208,12 @@ class Amortise(PriorSurrogate, AbstractEngine):
         return training_cost(solve, problem)
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
-        found = self.trained(
+        found = self.train(
             problem, seed=work.seed, progress=work.progress, checkpoint=work.checkpoint
         )
-        return found.answered(np.asarray(problem.observed)[None])[0]
+        return found.build_posteriors(np.asarray(problem.observed)[None])[0]
 
-    def trained(
+    def train(
         self,
         problem: InverseProblem,
         *,
@@ -233,17 +231,17 @@ class Amortise(PriorSurrogate, AbstractEngine):
                 own = surrogate_over_prior(problem, self, network_key, surrogate_key)
                 simulator = Simulator(problem, own)
             work = Work(seed, progress, checkpoint)
-            found, usual_fit, losses = trained_encoder(simulator, self, encoder_key, work)
+            found, usual_fit, losses = train_encoder(simulator, self, encoder_key, work)
         history = {name: jnp.asarray(curve) for name, curve in losses.items()}
         return Amortised(simulator, found, usual_fit, history, seed, self.variety)
 
 
-def trained_encoder(
+def train_encoder(
     simulator: Simulator, engine: Amortise, key: PRNGKeyArray, work: Work
 ) -> tuple[Encoder, Float[Array, ""], History]:
     """An encoder for simulated data sets, and the log-likelihood that they rarely fall below."""
     example_key, start_key, train_key = jr.split(key, 3)
-    examples = simulated(simulator, example_key, engine.num_examples, engine.variety)
+    examples = simulate_data_sets(simulator, example_key, engine.num_examples, engine.variety)
     varies = engine.noise_factor > 1
     start = encoder(
         jnp.asarray(examples.values),
@@ -255,7 +253,7 @@ def trained_encoder(
         reads_gaps=engine.missing > 0,
     )
     sizes = engine.steps, engine.num_data, engine.num_proposals
-    pace = Pace(*sizes, engine.learning_rate, engine.variety)
+    pace = EncoderPace(*sizes, engine.learning_rate, engine.variety)
     trainable = eqx.filter(start.network, eqx.is_inexact_array)
     state, history = train(
         EncoderStep(pace),
@@ -270,11 +268,13 @@ def trained_encoder(
         stage="encoder",
     )
     found = dataclasses.replace(start, network=state.network)
-    _, fits = encoded(found, simulator, examples)
+    _, fits = encode(found, simulator, examples)
     usual = np.quantile(np.asarray(fits), UNUSUAL)
     return found, jnp.asarray(usual, examples.values.dtype), history
 
 
 @eqx.filter_jit
-def simulated(simulator: Simulator, key: PRNGKeyArray, num_data: int, variety: Variety) -> Readings:
+def simulate_data_sets(
+    simulator: Simulator, key: PRNGKeyArray, num_data: int, variety: Variety
+) -> SensorData:
     return simulator.readings(key, num_data, variety)[1]

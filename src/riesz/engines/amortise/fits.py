@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.arrays import on_device
+from riesz.engines.amortise.accuracy import DOUBTFUL, BatchPosterior, reasons
 from riesz.engines.amortise.model import ReducedSensors
-from riesz.engines.amortise.simulate import Readings, posed_alone
-from riesz.engines.amortise.warranty import DOUBTFUL, Vouched, reasons
+from riesz.engines.amortise.simulate import SensorData, single_problem
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -42,8 +42,8 @@ class DataSetFits(eqx.Module):
 
     problem: InverseProblem
     model: Model
-    observed: Readings
-    found: Vouched
+    observed: SensorData
+    found: BatchPosterior
     handed: dict[int, Posterior]
     seed: int = eqx.field(static=True)
     engine: str = eqx.field(static=True, default="batched")
@@ -94,7 +94,7 @@ class DataSetFits(eqx.Module):
         if number in self.handed:
             return self.handed[number]
         return Posterior(
-            problem=posed_alone(self.problem, self.observed, number),
+            problem=single_problem(self.problem, self.observed, number),
             distribution=EmpiricalDraws(on_device(self.found.draws[number][None])),
             states=ExactStates(),
             engine=self.engine,
@@ -109,33 +109,33 @@ class DataSetFits(eqx.Module):
         return f"posteriors of {len(self)} data sets: {counts}{told}"
 
 
-class Alone(NamedTuple):
+class SingleFit(NamedTuple):
     """The posterior of one data set by another engine, and whether that vouches for it."""
 
     posterior: Posterior
     is_good: bool
 
 
-class Handed(NamedTuple):
+class WithRefits(NamedTuple):
     """Answers with those of another engine among them."""
 
-    found: Vouched
+    found: BatchPosterior
     posteriors: dict[int, Posterior]
 
 
-def handed_over(
+def refit_doubtful(
     problem: InverseProblem,
-    observed: Readings,
-    found: Vouched,
-    fitted: Callable[[InverseProblem], Alone],
-) -> Handed:
+    observed: SensorData,
+    found: BatchPosterior,
+    fitted: Callable[[InverseProblem], SingleFit],
+) -> WithRefits:
     """Fit what is doubtful one by one; where that fails, or has doubts itself, it stays so."""
     posteriors: dict[int, Posterior] = {}
     mean, sd, verdict = found.mean.copy(), found.sd.copy(), found.verdict.copy()
     values = {name: (own[0].copy(), own[1].copy()) for name, own in found.values.items()}
     for number in np.flatnonzero(found.verdict == DOUBTFUL).tolist():
         try:
-            posterior, is_good = fitted(posed_alone(problem, observed, number))
+            posterior, is_good = fitted(single_problem(problem, observed, number))
         except (RieszError, *FAILURES):
             continue
         posteriors[number], verdict[number] = posterior, HANDED_OVER if is_good else DOUBTFUL
@@ -143,10 +143,10 @@ def handed_over(
         sd[number] = np.sqrt(np.asarray(posterior.distribution.variances()))
         for name, own in values.items():
             own[0][number], own[1][number] = posterior.mean(name), posterior.sd(name)
-    return Handed(found._replace(mean=mean, sd=sd, values=values, verdict=verdict), posteriors)
+    return WithRefits(found._replace(mean=mean, sd=sd, values=values, verdict=verdict), posteriors)
 
 
-def kept_of_each(observed: Readings, num_coordinates: int) -> int:
+def num_stored_draws(observed: SensorData, num_coordinates: int) -> int:
     """Draws that there is room for."""
     most = LARGEST_KEPT // (len(observed.values) * num_coordinates)
     return int(np.clip(most, FEWEST_KEPT, NUM_KEPT))

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from riesz.engines.amortise.model import ReducedSensors
 from riesz.engines.amortise.parts import num_at_once
-from riesz.engines.amortise.simulate import Coordinates, Readings, Simulator
+from riesz.engines.amortise.simulate import Coordinates, SensorData, Simulator
 from riesz.engines.emulate.variational import matched_normals
 from riesz.posterior.family import Draws, FullRank, full_rank_of
 
@@ -27,7 +27,7 @@ NUM_STEPS = 30
 STILL = 1e-4
 """Standard deviations of q: where a step is no longer than this, there are no more."""
 
-FIRST_SHARE, SHARE_GROWTH = 10.0, 4.0
+FIRST_EXPONENT, EXPONENT_GROWTH = 10.0, 4.0
 """At first the best informed direction shrinks about to 1 / sqrt(1 + 10) of the prior."""
 
 REACH = 2.0
@@ -41,7 +41,7 @@ SURROGATE_NUMBERS = 10_000
 """What a surrogate holds of one draw at the sensors, roughly."""
 
 
-class Sought(eqx.Module):
+class GaussianSearch(eqx.Module):
     """What all data sets have in common."""
 
     simulator: Simulator
@@ -49,14 +49,14 @@ class Sought(eqx.Module):
     together: int = eqx.field(static=True)  # draws that a device works on at once
 
 
-def sought_by(simulator: Simulator, seed: int) -> tuple[int, Sought]:
+def gaussian_search(simulator: Simulator, seed: int) -> tuple[int, GaussianSearch]:
     """Data sets to be worked on together, and what they share; from sizes alone."""
     size, dtype = simulator.problem.num_coordinates, simulator.problem.forward.dtype
     numbers = hessian_numbers(simulator)
     width = num_at_once(NUM_DRAWS * numbers)
     together = num_at_once(width * numbers, NUM_DRAWS)
     normals = matched_normals(jr.key(seed), NUM_DRAWS, size, dtype)
-    return width, Sought(simulator, normals, together)
+    return width, GaussianSearch(simulator, normals, together)
 
 
 def hessian_numbers(simulator: Simulator) -> int:
@@ -67,19 +67,19 @@ def hessian_numbers(simulator: Simulator) -> int:
     return SURROGATE_NUMBERS * size
 
 
-def fitted(sought: Sought, observed: Readings, start: Coordinates) -> FullRank:
+def fit_by_newton(sought: GaussianSearch, observed: SensorData, start: Coordinates) -> FullRank:
     """Newton's method for one data set, until it stands still."""
     simulator, normals = sought.simulator, sought.normals
 
     def seen(draws: Draws):
-        return moments(simulator, observed, draws, sought.together)
+        return expected_derivatives(simulator, observed, draws, sought.together)
 
     identity = jnp.eye(len(start), dtype=start.dtype)
     most = jnp.linalg.eigvalsh(seen(start[None, :] + normals)[1])[-1]
-    first = jnp.minimum(1.0, FIRST_SHARE / most)
+    first = jnp.minimum(1.0, FIRST_EXPONENT / most)
 
     def share_of(number):
-        return jnp.minimum(1.0, first * SHARE_GROWTH**number)
+        return jnp.minimum(1.0, first * EXPONENT_GROWTH**number)
 
     def goes_on(state):
         _, _, number, length, _ = state
@@ -108,13 +108,13 @@ def fitted(sought: Sought, observed: Readings, start: Coordinates) -> FullRank:
     return full_rank_of(mean, factor)
 
 
-def moments(
-    simulator: Simulator, observed: Readings, draws: Draws, together: int
+def expected_derivatives(
+    simulator: Simulator, observed: SensorData, draws: Draws, together: int
 ) -> tuple[Coordinates, Float[Array, "n n"]]:
     """The expected slope of the log-likelihood, and its expected curvature, never below zero."""
 
     def one(draw: Coordinates):
-        return slope_and_curvature(simulator, observed, draw)
+        return gradient_and_curvature(simulator, observed, draw)
 
     if together >= len(draws):
         slopes, curvatures = jax.vmap(one)(draws)
@@ -125,8 +125,8 @@ def moments(
     return slope, (axes * jnp.maximum(values, 0.0)[None, :]) @ axes.T
 
 
-def slope_and_curvature(
-    simulator: Simulator, observed: Readings, place: Coordinates
+def gradient_and_curvature(
+    simulator: Simulator, observed: SensorData, place: Coordinates
 ) -> tuple[Coordinates, Float[Array, "n n"]]:
     """Of the log-likelihood. By a reduced equation, second derivatives of what sensors see are
     left out (as Gauss and Newton did): weights make up for that, and they would cost the most."""

@@ -12,10 +12,16 @@ from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
 from riesz.engines.reduced.engine import Reduced
-from riesz.engines.reduced.model import ReducedDensity, compared, density_from, joined, solved_at
+from riesz.engines.reduced.model import (
+    ReducedDensity,
+    density_from,
+    join_states,
+    reduced_errors,
+    solve_at,
+)
 from riesz.errors import EngineError, RieszError
 from riesz.fem.assembly import source_rates
-from riesz.posterior.checks import rms
+from riesz.posterior.checks import rms_of
 from riesz.posterior.posterior import ExactStates
 from riesz.posterior.sobol import spread_normals
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -94,11 +100,11 @@ def reduced_over_prior(problem: InverseProblem, seed: int = 0) -> ReducedSensors
     """From as many exact states as it takes to be right at others."""
     origin, states = jnp.zeros(problem.num_coordinates), ExactStates()
     drawn = WIDER * spread_normals(seed, MOST_STATES + NUM_TESTED, problem.num_coordinates)
-    tested = solved_at(problem, states, on_device(drawn[:NUM_TESTED])).only_found()
+    tested = solve_at(problem, states, on_device(drawn[:NUM_TESTED])).finite()
     taken, count, seen, places = 0, NUM_STATES, None, drawn[NUM_TESTED:]
     while True:
-        more = solved_at(problem, states, on_device(places[taken:count])).only_found()
-        taken, seen = count, more if seen is None else joined(seen, more)
+        more = solve_at(problem, states, on_device(places[taken:count])).finite()
+        taken, seen = count, more if seen is None else join_states(seen, more)
         density = density_from(problem, origin, seen, MOST_MODES)
         gap = gap_at(density, tested)
         is_full = density.equation.num_modes >= MOST_MODES
@@ -107,7 +113,7 @@ def reduced_over_prior(problem: InverseProblem, seed: int = 0) -> ReducedSensors
         count = min(2 * count, MOST_STATES)
     if not gap <= LARGEST_GAP:
         raise EngineError(
-            f"{density.equation.num_modes} modes of {len(seen.places)} states over the prior leave "
+            f"{density.equation.num_modes} modes of {len(seen.points)} states over the prior leave "
             f"{gap:.2g} standard deviations of the noise at the sensors, more than "
             f"{LARGEST_GAP:g}: narrow the priors, or fit data sets one by one, rz.fit."
         )
@@ -115,5 +121,5 @@ def reduced_over_prior(problem: InverseProblem, seed: int = 0) -> ReducedSensors
 
 
 def gap_at(density: ReducedDensity, tested) -> float:
-    gap = rms(np.asarray(compared(density, tested).gaps).ravel())
+    gap = rms_of(np.asarray(reduced_errors(density, tested).gaps).ravel())
     return gap if np.isfinite(gap) else np.inf

@@ -27,7 +27,7 @@ def num_at_once(numbers: int, most: int | None = None) -> int:
     return int(np.clip(NUMBERS_AT_ONCE[kind] // max(1, numbers), 1, most))
 
 
-def by_parts(
+def map_in_parts(
     program: Callable[[Any, Any], PyTree],
     shared: Any,
     rows: PyTree,
@@ -45,11 +45,11 @@ def by_parts(
     for start in range(0, count, whole):
         own = np.minimum(np.arange(start, start + whole), count - 1)
         part = jax.tree.map(lambda leaf, own=own: leaf[own], rows)
-        done = over_rows(each_row, (program, shared), part, devices)
+        done = over_rows(map_rows, (program, shared), part, devices)
         found.append(jax.tree.map(np.asarray, done))
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *found)
 
 
 @eqx.filter_jit
-def each_row(program: Callable[[Any, Any], PyTree], shared: Any, rows: PyTree) -> PyTree:
+def map_rows(program: Callable[[Any, Any], PyTree], shared: Any, rows: PyTree) -> PyTree:
     return jax.vmap(lambda row: program(shared, row))(rows)

@@ -17,12 +17,12 @@ from jaxtyping import Array, Bool, DTypeLike, Float, PRNGKeyArray, PyTree
 from riesz.arrays import on_device
 from riesz.engines.amortise.model import ReducedSensors
 from riesz.engines.base import Count
-from riesz.engines.emulate.least_squares import applies_to, stepped_readout
+from riesz.engines.emulate.least_squares import applies_to, gauss_newton_readout
 from riesz.engines.emulate.start import (
     PatchSettings,
-    at_sensors,
     default_penalty,
     initial_surrogate,
+    surrogate_at_sensors,
 )
 from riesz.errors import RieszError
 from riesz.observe.given import as_numbers
@@ -44,7 +44,7 @@ Observed = Float[Array, " sensor"]
 DataSets = Float[Array, "data sensor"]
 
 
-class Readings(eqx.Module):
+class SensorData(eqx.Module):
     """What the sensors of one data set have told; of many, with a leading axis.
 
     Without `present` no value is missing, and without `noise_sd` noise is that of the problem.
@@ -71,7 +71,7 @@ class Readings(eqx.Module):
         return jnp.sum(jnp.where(self.present, each, 0.0))
 
 
-def as_readings(problem: InverseProblem, values: Any, noise_sd: Any = None) -> Readings:
+def as_readings(problem: InverseProblem, values: Any, noise_sd: Any = None) -> SensorData:
     """Data sets as users give them, one a row, NaN where a value is missing."""
     found = as_numbers(values, "values")
     count = problem.observations.num_sensors
@@ -82,7 +82,7 @@ def as_readings(problem: InverseProblem, values: Any, noise_sd: Any = None) -> R
             "is missing. For other sensors pose another problem."
         )
     present = ~np.isnan(found)
-    check_there(found, present)
+    check_any_present(found, present)
     sd = None if noise_sd is None else as_noise(problem, noise_sd, found.shape)
     if not present.all() and not problem.likelihood.is_independent:
         raise RieszError(
@@ -94,10 +94,12 @@ def as_readings(problem: InverseProblem, values: Any, noise_sd: Any = None) -> R
     filled = np.where(present, found, np.asarray(problem.observed, float))
     for row in filled if present.all() else ():
         problem.likelihood.check_values(row)
-    return Readings(filled, None if present.all() else present, sd)
+    return SensorData(filled, None if present.all() else present, sd)
 
 
-def check_there(values: Float[np.ndarray, "data sensor"], present: Bool[np.ndarray, "..."]) -> None:
+def check_any_present(
+    values: Float[np.ndarray, "data sensor"], present: Bool[np.ndarray, "..."]
+) -> None:
     bad = np.argwhere(np.isinf(values))
     if len(bad):
         raise RieszError(
@@ -137,7 +139,7 @@ def as_noise(
     return np.ascontiguousarray(sd)
 
 
-def posed_alone(problem: InverseProblem, observed: Readings, row: int) -> InverseProblem:
+def single_problem(problem: InverseProblem, observed: SensorData, row: int) -> InverseProblem:
     """The problem of one data set, without the sensors that told nothing."""
     values, likelihood = np.asarray(observed.values)[row], problem.likelihood
     if observed.noise_sd is not None:
@@ -194,7 +196,7 @@ class Simulator(eqx.Module):
         """What the sensors would see, without noise."""
         if isinstance(self.surrogate, ReducedSensors):
             return self.surrogate(self.problem, coordinates)
-        return at_sensors(self.problem, self.surrogate, coordinates)
+        return surrogate_at_sensors(self.problem, self.surrogate, coordinates)
 
     def states(self) -> AbstractStateMap:
         """Those that go with the unknowns; reduced ones are not kept, and solved for exactly."""
@@ -211,18 +213,18 @@ class Simulator(eqx.Module):
 
     def readings(
         self, key: PRNGKeyArray, num_data: int, variety: Variety
-    ) -> tuple[Draws, Readings]:
+    ) -> tuple[Draws, SensorData]:
         """The same with values missing and noise of other sds, as many data sets may have."""
         if variety == Variety():
             truths, values = self.pairs(key, num_data)
-            return truths, Readings(values)
+            return truths, SensorData(values)
         draw_key, noise_key, kind_key = jr.split(key, 3)
         size, dtype = self.problem.num_coordinates, self.problem.forward.dtype
         truths = jr.normal(draw_key, (num_data, size), dtype)
 
         def one(key, kind_key, truth):
             predicted, z = self.predict(truth), self.problem.z(truth)
-            blank = varied(kind_key, self.problem, predicted, variety)
+            blank = vary_data(kind_key, self.problem, predicted, variety)
             values = blank.likelihood(self.problem.likelihood).sample(key, predicted, z)
             return dataclasses.replace(blank, values=values)
 
@@ -234,17 +236,17 @@ class Simulator(eqx.Module):
         return add_noise(key, self.problem, values, self.problem.z(coordinates))
 
     def log_likelihood(
-        self, observed: Observed | Readings, coordinates: Coordinates
+        self, observed: Observed | SensorData, coordinates: Coordinates
     ) -> Float[Array, ""]:
         """The log-density of a data set, given the unknowns."""
-        told = observed if isinstance(observed, Readings) else Readings(observed)
+        told = observed if isinstance(observed, SensorData) else SensorData(observed)
         z = self.problem.z(coordinates)
         return told.log_prob(self.problem.likelihood, self.predict(coordinates), z)
 
 
-def varied(
+def vary_data(
     key: PRNGKeyArray, problem: InverseProblem, values: Observed, variety: Variety
-) -> Readings:
+) -> SensorData:
     """Which values are missing, and the noise of the others: a share and a factor for all, and one
     for each sensor about them."""
     share_key, gap_key, factor_key, each_key = jr.split(key, 4)
@@ -258,7 +260,7 @@ def varied(
         common = jr.uniform(factor_key, (), values.dtype, -1, 1)
         each = jr.uniform(each_key, values.shape, values.dtype, -1, 1)
         sd = known_sd(problem, values.dtype) * jnp.exp(half * (common + each))
-    return Readings(values, present, sd)
+    return SensorData(values, present, sd)
 
 
 def known_sd(problem: InverseProblem, dtype: DTypeLike) -> Observed:
@@ -309,5 +311,5 @@ def surrogate_over_prior(
             draw_key, patch_key = jr.split(one)
             draws = antithetic(draw_key, count, size, jnp.float64)
             batches = draws.reshape(sizes.readout_batches, sizes.num_samples, size)
-            found = stepped_readout(problem, penalty, found, patch_key, batches)
+            found = gauss_newton_readout(problem, penalty, found, patch_key, batches)
     return in_precision(found, dtype)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from riesz.engines.base import states_by
 from riesz.engines.conditional.linear import NAME, affine_map
-from riesz.engines.conditional.points import Marched, marched
+from riesz.engines.conditional.points import TimePoints, time_points
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.observe.likelihood import AbstractLikelihood
@@ -37,7 +37,7 @@ class Assimilation:
     offset: Float[np.ndarray, " record"]
     responses: Float[np.ndarray, "record coordinate"]
     precision: Float[np.ndarray, "coordinate coordinate"]
-    told: Float[np.ndarray, " coordinate"]  # by the data: the precision times the mean
+    precision_mean: Float[np.ndarray, " coordinate"]  # by the data: the precision times the mean
     num_readings: int
 
     def updated(self, observed: Observations, likelihood: AbstractLikelihood) -> "Assimilation":
@@ -56,7 +56,7 @@ class Assimilation:
         """What new readings respond to, and by how much they are missed, both by their noise."""
         time = self.problem.time
         assert time is not None
-        place = known_places(self.problem, observed)
+        place = known_points(self.problem, observed)
         known = (place, time.num_places, np.dtype(float))
         operator = readings(time.axis, observed, *known).to_scipy()
         zeros = jnp.zeros(self.problem.num_coordinates)
@@ -72,25 +72,25 @@ class Assimilation:
         return dataclasses.replace(
             self,
             precision=self.precision + rows.T @ rows,
-            told=self.told + rows.T @ misfit,
+            precision_mean=self.precision_mean + rows.T @ misfit,
             num_readings=self.num_readings + len(misfit),
         )
 
     def mean(self) -> Float[np.ndarray, " coordinate"]:
-        return sla.cho_solve(sla.cho_factor(self.precision), self.told)
+        return sla.cho_solve(sla.cho_factor(self.precision), self.precision_mean)
 
     def posterior(self) -> Posterior:
         """Normal, and exact; its problem is that of the first readings."""
-        covariance = sla.cho_solve(sla.cho_factor(self.precision), np.eye(len(self.told)))
+        covariance = sla.cho_solve(sla.cho_factor(self.precision), np.eye(len(self.precision_mean)))
         factor = np.linalg.cholesky((covariance + covariance.T) / 2)
         family = full_rank_of(jnp.asarray(self.mean()), jnp.asarray(factor))
         states = states_by(Automatic())
         return Posterior(self.problem, family, states, {}, NAME, None, ())
 
 
-def known_places(problem: InverseProblem, observed: Observations) -> np.ndarray:
+def known_points(problem: InverseProblem, observed: Observations) -> np.ndarray:
     """Which of the recorded places each reading is of."""
-    places, what = recorded_places(problem), observed.what
+    places, what = recording_points(problem), observed.what
     if places is None or not isinstance(what, AtPoints):
         raise RieszError("readings that come in later must be of the state at points.")
     index = {tuple(place): number for number, place in enumerate(places.tolist())}
@@ -104,7 +104,7 @@ def known_places(problem: InverseProblem, observed: Observations) -> np.ndarray:
     return found
 
 
-def recorded_places(problem: InverseProblem) -> Float[np.ndarray, "place dim"] | None:
+def recording_points(problem: InverseProblem) -> Float[np.ndarray, "place dim"] | None:
     what = problem.observations.what
     return np.unique(what.points, axis=0) if isinstance(what, AtPoints) else None
 
@@ -119,7 +119,9 @@ def assimilated(problem: InverseProblem) -> Assimilation:
         raise RieszError("there is no time axis: readings that come in later need one.")
     parts = linear_parts(problem)
     check_all_linear(problem, parts)
-    offset, responses = table(problem, parts, marched(problem, None, problem.default_solver()))
+    offset, responses = response_table(
+        problem, parts, time_points(problem, None, problem.default_solver())
+    )
     size = problem.num_coordinates
     whole = np.zeros((len(offset), size))
     whole[:, np.asarray(parts.linear)] = responses
@@ -137,7 +139,7 @@ def check_all_linear(problem: InverseProblem, parts: Parts) -> None:
 
 
 @eqx.filter_jit
-def table(
-    problem: InverseProblem, parts: Parts, at: Marched
+def response_table(
+    problem: InverseProblem, parts: Parts, at: TimePoints
 ) -> tuple[Float[Array, " record"], Float[Array, "record linear"]]:
     return affine_map(problem, parts, jnp.zeros(0, problem.forward.dtype), at)

@@ -34,17 +34,17 @@ from riesz.engines.base import (
 )
 from riesz.engines.checkpoint import CheckpointedFunction
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
-from riesz.engines.conditional.in_time import MarchedModel, marched_model
+from riesz.engines.conditional.in_time import TimeSteppingModel, time_stepping_model
 from riesz.engines.conditional.linear import NAME, Others, linear_system
-from riesz.engines.conditional.points import AbstractAtPoints, at_points, at_sensors
+from riesz.engines.conditional.points import AbstractPointMap, at_points, sensor_points
 from riesz.engines.conditional.spread import (
     WEIGHED,
     Cost,
     Spread,
-    around,
-    spread_about,
+    draw_gaussian,
+    gaussian_spread,
+    importance_sample,
     spread_by,
-    weighed,
 )
 from riesz.engines.nuts.engine import (
     WIDER,
@@ -52,9 +52,9 @@ from riesz.engines.nuts.engine import (
     NutsSettings,
     all_chains,
     history_of,
-    warnings_of,
+    sampler_warnings,
 )
-from riesz.engines.training import minimised
+from riesz.engines.training import minimise
 from riesz.errors import OutOfTimeError, RieszError, any_of
 from riesz.fem.linear.linear_solve import Automatic, SparseLU
 from riesz.posterior.family import EmpiricalDraws
@@ -83,7 +83,7 @@ class MarginalDensity(AbstractDensity):
 
     problem: InverseProblem
     parts: Parts
-    at: AbstractAtPoints  # the sensors
+    at: AbstractPointMap  # the sensors
 
     def __call__(self, coordinates: Others) -> Float[Array, ""]:
         system = linear_system(self.problem, self.parts, coordinates, self.at)
@@ -148,33 +148,33 @@ class Conditional(AbstractEngine):
         search_key, draw_key = jr.split(jr.key(work.seed))
         parts = linear_parts(problem)
         by_lu = isinstance(solver, SparseLU)
-        at = at_sensors(problem) if by_lu else at_points(problem, problem.operator, solver)
-        model = data_model(problem, parts, at) or marched_model(problem, parts, at)
+        at = sensor_points(problem) if by_lu else at_points(problem, problem.operator, solver)
+        model = data_model(problem, parts, at) or time_stepping_model(problem, parts, at)
         start = resolve_start(problem, self.start, work._replace(seed=0))
         if start is None and by_lu and isinstance(model, DataModel):
             start = rough_mode(problem)
-        origin = others_of(parts, start)
-        found = other_unknowns(problem, parts, self, search_key, at, model, origin, work)
+        origin = hyper_start(parts, start)
+        found = infer_hyperparameters(problem, parts, self, search_key, at, model, origin, work)
         chains, count, _ = found.values.shape
         is_sampled = self.over == "nuts" and len(parts.others) > 0
         each = 1 if is_sampled else -(-self.num_draws // count)
         others = found.values.reshape(chains * count, -1)
         notes, keys = found.notes, jr.split(draw_key, (chains * count, each))
         if model is None:
-            flat = drawn(problem, parts, others, keys, at)
-        elif isinstance(model, MarchedModel):
+            flat = draw_linear(problem, parts, others, keys, at)
+        elif isinstance(model, TimeSteppingModel):
             flat = jnp.stack([model.draws(*own) for own in zip(others, keys, strict=True)])
         else:
-            flat = drawn_on_host(model, parts, np.asarray(others), each, work.seed)
+            flat = draw_on_host(model, parts, np.asarray(others), each, work.seed)
             lost = len(others) - len(flat)
-            notes += (singular(lost, len(others)),) if lost else ()
+            notes += (note_on_singular(lost, len(others)),) if lost else ()
         by_chain = (chains, -1) if len(flat) == chains * count else (1, -1)
         draws = EmpiricalDraws(flat.reshape(*by_chain, parts.num_coordinates))
         states = states_by(self.linear_solver)
         return Posterior(problem, draws, states, found.history, self.name, work.seed, notes)
 
 
-class FoundOthers(NamedTuple):
+class HyperEstimate(NamedTuple):
     """Values of the unknowns that are not integrated out, and how they were found."""
 
     values: Float[Array, "chain value other"]
@@ -182,34 +182,36 @@ class FoundOthers(NamedTuple):
     notes: tuple[str, ...]
 
 
-def other_unknowns(
+def infer_hyperparameters(
     problem: InverseProblem,
     parts: Parts,
     engine: Conditional,
     key: PRNGKeyArray,
-    at: AbstractAtPoints,
-    model: DataModel | MarchedModel | None,
+    at: AbstractPointMap,
+    model: DataModel | TimeSteppingModel | None,
     origin: Others,
     work: Work,
-) -> FoundOthers:
+) -> HyperEstimate:
     """Values of the unknowns that are not integrated out, given the data."""
     density = MarginalDensity(problem, parts, at)
-    cost = timely(slope_of(density) if model is None else model.cost)
+    cost = with_clock(gradient_of(density) if model is None else model.cost)
     cost = CheckpointedFunction(cost, work.checkpoint, "search")
-    held = model if isinstance(model, MarchedModel) else None
-    mode, history, notes = most_probable(cost, density, held, origin, engine.max_steps, work)
+    held = model if isinstance(model, TimeSteppingModel) else None
+    mode, history, notes = find_hyper_map(cost, density, held, origin, engine.max_steps, work)
 
     def spread_at(mode: Others) -> Spread:
-        return spread_about(cost, mode) if held is None else spread_by(held.curvature(cost, mode))
+        return (
+            gaussian_spread(cost, mode) if held is None else spread_by(held.curvature(cost, mode))
+        )
 
     if engine.over == "nuts" and len(origin):
-        values, sampling = by_nuts(density, spread_at(mode), mode, engine, key, work)
+        values, sampling = sample_by_nuts(density, spread_at(mode), mode, engine, key, work)
         names = problem.latents.coordinate_names()
-        notes += warnings_of(sampling, tuple(names[i] for i in np.asarray(parts.others)))
-        return FoundOthers(values, history | sampling, notes)
+        notes += sampler_warnings(sampling, tuple(names[i] for i in np.asarray(parts.others)))
+        return HyperEstimate(values, history | sampling, notes)
     if engine.over == "mode" or not len(origin):
-        return FoundOthers(mode[None, None], history, notes)
-    log_density_at = (lambda own: -cost(own)[0]) if model is None else timely(model.log_density)
+        return HyperEstimate(mode[None, None], history, notes)
+    log_density_at = (lambda own: -cost(own)[0]) if model is None else with_clock(model.log_density)
     count = min(engine.num_others, engine.num_draws)
     log_density = CheckpointedFunction(
         lambda own: (log_density_at(own),), work.checkpoint, "weights"
@@ -225,17 +227,19 @@ def other_unknowns(
         try:
             with work.deadline.sooner(SPREADING).enforce("before draws were weighed"):
                 spread = spread_at(mode)
-                found = weighed(counted, spread, np.asarray(mode), count, work.seed)
+                found = importance_sample(counted, spread, np.asarray(mode), count, work.seed)
         except OutOfTimeError:
-            return FoundOthers(mode[None, None], history, (*notes, CUT))
+            return HyperEstimate(mode[None, None], history, (*notes, CUT))
     history |= {"k_hat": jnp.asarray(found.k_hat), "log_evidence": jnp.asarray(found.log_integral)}
-    return FoundOthers(jnp.asarray(found.values)[None], history, notes + spread.notes + found.notes)
+    return HyperEstimate(
+        jnp.asarray(found.values)[None], history, notes + spread.notes + found.notes
+    )
 
 
-def most_probable(
+def find_hyper_map(
     cost: Cost,
     density: MarginalDensity,
-    model: MarchedModel | None,
+    model: TimeSteppingModel | None,
     origin: Others,
     max_steps: int,
     work: Work,
@@ -266,7 +270,7 @@ def most_probable(
         try:
             with work.deadline.sooner(SEARCHING).enforce("in the first step of the search"):
                 if model is None:
-                    mode = minimised(origin, counted, max_steps=max_steps)
+                    mode = minimise(origin, counted, max_steps=max_steps)
                 else:
                     quietest = CheckpointedFunction(model.with_best_noise, work.checkpoint, "noise")
                     mode = model.mode(origin, quietest, counted, max_steps)
@@ -289,7 +293,7 @@ def most_probable(
     return mode, {"log_density": -jnp.asarray(costs), "mode": mode}, notes
 
 
-def timely(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def with_clock(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The same, which looks at the clock: what NumPy computes does not."""
 
     def called(others: Any) -> Any:
@@ -299,12 +303,12 @@ def timely(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return called
 
 
-def slope_of(density: AbstractDensity) -> Cost:
-    return lambda others: value_and_slope(others, density)
+def gradient_of(density: AbstractDensity) -> Cost:
+    return lambda others: cost_and_gradient(others, density)
 
 
 @eqx.filter_jit
-def value_and_slope(
+def cost_and_gradient(
     others: Others, density: AbstractDensity
 ) -> tuple[Float[Array, ""], Float[Array, " other"]]:
     """Of the negative log-density; infinite where there is none, so that searches turn back."""
@@ -313,7 +317,7 @@ def value_and_slope(
     return jnp.where(exists, value, jnp.inf), jnp.where(exists, slope, 0.0)
 
 
-def others_of(parts: Parts, start: Any) -> Others:
+def hyper_start(parts: Parts, start: Any) -> Others:
     """Where the search begins: zero, given coordinates, or those of a posterior's mean."""
     if isinstance(start, Posterior):
         return start.coordinate_mean()[parts.others]
@@ -326,7 +330,7 @@ def others_of(parts: Parts, start: Any) -> Others:
     return origin
 
 
-def by_nuts(
+def sample_by_nuts(
     density: MarginalDensity,
     spread: Spread,
     mode: Others,
@@ -337,7 +341,7 @@ def by_nuts(
     """Chains that start apart around the mode, with the inverse curvature there for a mass."""
     inverse_mass = jnp.asarray((spread.axes * spread.lengths**2) @ spread.axes.T)
     how = NutsSettings(engine.num_warmup, engine.target_accept, True, 10, adapt_mass=False)
-    scattered = around(spread, mode, engine.num_chains, jr.fold_in(key, 1))
+    scattered = draw_gaussian(spread, mode, engine.num_chains, jr.fold_in(key, 1))
     starts = mode[None, :] + WIDER * (scattered - mode[None, :])
     every = all_chains(density, how, key, starts, inverse_mass, engine.num_samples, work)
     kept = jax.tree.map(lambda leaf: leaf[:, engine.num_warmup :], every)
@@ -345,12 +349,12 @@ def by_nuts(
 
 
 @eqx.filter_jit
-def drawn(
+def draw_linear(
     problem: InverseProblem,
     parts: Parts,
     others: Float[Array, "value other"],
     keys: Key[Array, "value each"],
-    at: AbstractAtPoints,
+    at: AbstractPointMap,
 ) -> Float[Array, "value each coordinate"]:
     """All coordinates: the linear ones are drawn, some for each value of the others."""
 
@@ -362,7 +366,7 @@ def drawn(
     return jax.lax.map(at_one, (others, keys))
 
 
-def drawn_on_host(
+def draw_on_host(
     model: DataModel, parts: Parts, others: Float[np.ndarray, "value other"], each: int, seed: int
 ) -> Float[Array, "kept each coordinate"]:
     """The same by NumPy, without values for which the data's covariance has no factor.
@@ -377,11 +381,11 @@ def drawn_on_host(
             rows[:, np.asarray(parts.others)], rows[:, np.asarray(parts.linear)] = own, linear
             found.append(rows)
     if 2 * len(found) < len(others):
-        raise RieszError(singular(len(others) - len(found), len(others)))
+        raise RieszError(note_on_singular(len(others) - len(found), len(others)))
     return jnp.asarray(np.stack(found))
 
 
-def singular(lost: int, count: int) -> str:
+def note_on_singular(lost: int, count: int) -> str:
     return (
         f"{lost} of {count} values of scales and noise leave a covariance of the data that cannot "
         "be told from a singular one, and are left out: the data are met too well; give the noise "

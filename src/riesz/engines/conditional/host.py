@@ -19,9 +19,14 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from riesz.arrays import on_device
-from riesz.engines.conditional.points import AbstractAtPoints, Tabulated, at_sensors
-from riesz.engines.conditional.systems import AbstractDataSystem, ByData, ByUnknowns, Columns
-from riesz.engines.training import minimised
+from riesz.engines.conditional.points import AbstractPointMap, TabulatedPoints, sensor_points
+from riesz.engines.conditional.systems import (
+    AbstractDataSystem,
+    Columns,
+    HostDataSpace,
+    HostParameterSpace,
+)
+from riesz.engines.training import minimise
 from riesz.fem.terms.coefficient import Constant
 from riesz.latent.boundary_process import TrendField
 from riesz.latent.correlated_residual import SPREAD
@@ -83,7 +88,7 @@ class DataModel:
         for one, own in zip(self.components, columns, strict=True):
             responses[:, one.linear] += own
         noise = self.noise_sd(others[self.noise_places])
-        form = ByUnknowns if self.num_linear < len(self.misfit) else ByData
+        form = HostParameterSpace if self.num_linear < len(self.misfit) else HostDataSpace
         return form(responses, self.misfit, noise)
 
     def log_density(self, others: ArrayLike) -> float:
@@ -122,7 +127,7 @@ class DataModel:
             return np.inf, np.zeros_like(others)
         return -value, -slope
 
-    def remembering(self) -> "DataModel":
+    def with_cache(self) -> "DataModel":
         """The same, with columns at hand that were met before, as long as they take little room."""
         room = int(ROOM / (8 * max(1, self.num_linear) * len(self.misfit)))
 
@@ -138,7 +143,7 @@ class DataModel:
         origin = np.zeros(self.num_others)
         if not self.num_others:
             return origin
-        return np.asarray(minimised(on_device(origin), self.cost, gain=ROUGH))
+        return np.asarray(minimise(on_device(origin), self.cost, gain=ROUGH))
 
 
 def log_prior(others: Scales) -> float:
@@ -148,14 +153,14 @@ def log_prior(others: Scales) -> float:
 @once_per_problem
 def rough_mode(problem: InverseProblem) -> Scales | None:
     """By LU: asked for by whoever compares models, and where the engine's search begins."""
-    model = data_model(problem, linear_parts(problem), at_sensors(problem))
+    model = data_model(problem, linear_parts(problem), sensor_points(problem))
     return None if model is None else model.rough_mode()
 
 
-def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> DataModel | None:
+def data_model(problem: InverseProblem, parts: Parts, at: AbstractPointMap) -> DataModel | None:
     """The model of a problem's data; None where other unknowns do more than scale or blur, or
     where observations share noise."""
-    if not isinstance(at, Tabulated) or not problem.likelihood.is_independent:
+    if not isinstance(at, TabulatedPoints) or not problem.likelihood.is_independent:
         return None
     others, linear = np.asarray(parts.others), np.asarray(parts.linear)
     components, known = [], []
@@ -167,13 +172,13 @@ def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> D
             return None
         scales = np.searchsorted(others, np.arange(part.start, first))
         known.append(scales)
-        columns, growth = columns_of(problem, at, name)
+        columns, growth = component_columns(problem, at, name)
         components.append(Component(name, columns, scales, np.searchsorted(linear, own), growth))
     noise = np.setdiff1d(np.arange(len(others)), np.concatenate([*known, np.zeros(0, int)]))
     if read_by_state(problem, or_shifts=True)[others[noise]].any():
         return None
     origin = on_device(np.zeros(parts.num_coordinates))
-    offset = np.asarray(mean_at(problem, at, origin))
+    offset = np.asarray(data_mean_at(problem, at, origin))
 
     read = problem.likelihood, problem.latents, problem.observed
 
@@ -186,8 +191,8 @@ def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> D
     return DataModel(tuple(components), misfit, noise_sd, noise, len(others), len(linear))
 
 
-def columns_of(
-    problem: InverseProblem, at: Tabulated, name: str
+def component_columns(
+    problem: InverseProblem, at: TabulatedPoints, name: str
 ) -> tuple[Callable[[Scales], Columns], Growth | None]:
     """By a program or, for fields that many numbers describe, on the host; and how they grow."""
     likelihood, latent = problem.likelihood, problem.latents.latents[name]
@@ -244,7 +249,7 @@ def prescribed_columns(
 
 @eqx.filter_jit
 def columns_at(
-    problem: InverseProblem, at: Tabulated, name: str, scales: Float[Array, " scale"]
+    problem: InverseProblem, at: TabulatedPoints, name: str, scales: Float[Array, " scale"]
 ) -> Float[Array, "sensor column"]:
     """How the data respond to the coordinates of one unknown, given its scales."""
     latent = problem.latents.latents[name]
@@ -261,8 +266,8 @@ def columns_at(
 
 
 @eqx.filter_jit
-def mean_at(
-    problem: InverseProblem, at: Tabulated, coordinates: Float[Array, " coordinate"]
+def data_mean_at(
+    problem: InverseProblem, at: TabulatedPoints, coordinates: Float[Array, " coordinate"]
 ) -> Float[Array, " sensor"]:
     z = problem.z(coordinates)
     values = at.given(problem, z)(z)

@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from riesz.engines.conditional.linear import DataMap, Others, data_map, system_of
-from riesz.engines.conditional.points import AbstractAtPoints, Marched
-from riesz.engines.training import minimised
+from riesz.engines.conditional.points import AbstractPointMap, TimePoints
+from riesz.engines.training import minimise
 from riesz.problem.linearity import Parts, read_by_state
 from riesz.problem.problem import InverseProblem
 
@@ -42,22 +42,22 @@ DIFFERENCE = 1e-3
 """Of slopes, in prior standard deviations."""
 
 
-class Priced(NamedTuple):
+class CostTerms(NamedTuple):
     """The negative log-density, infinite where there is none; its slope; and what data and prior
     tell of the unknowns that move marches, the expected curvature."""
 
     value: Any
     gradient: Float[np.ndarray, " other"]
-    told: Float[np.ndarray, "moving moving"]
+    information: Float[np.ndarray, "moving moving"]
 
 
 @dataclass(frozen=True, eq=False)
-class MarchedModel:
+class TimeSteppingModel:
     """The data of a problem in time, by marches for values of the unknowns that these read."""
 
     problem: InverseProblem
     parts: Parts
-    at: Marched
+    at: TimePoints
     moving: Int[np.ndarray, " moving"]  # which of the other unknowns marches read
     known: dict[bytes, DataMap] = field(default_factory=dict)
 
@@ -72,8 +72,8 @@ class MarchedModel:
             self.known[key] = found
         return self.known[key]
 
-    def cost(self, others: Others) -> Priced:
-        value, slope, by_data = self.priced(others)
+    def cost(self, others: Others) -> CostTerms:
+        value, slope, by_data = self.cost_terms(others)
         changes = []
         for number in self.moving:
             step = STEP * np.eye(len(slope))[number]
@@ -83,23 +83,25 @@ class MarchedModel:
                 float(jnp.vdot(*both)) for both in zip(by_data, changes[-1], strict=True)
             )
         if not np.isfinite(slope).all() or not np.isfinite(value):
-            return Priced(np.inf, np.zeros_like(slope), np.eye(len(self.moving)))
+            return CostTerms(np.inf, np.zeros_like(slope), np.eye(len(self.moving)))
         told = np.zeros((0, 0))
         if changes:
             given, every = jnp.asarray(others), jax.tree.map(lambda *own: jnp.stack(own), *changes)
-            told = information(given, self.data(given), every, self.problem, self.parts)
-        return Priced(value, slope, np.asarray(told) + np.eye(len(self.moving)))
+            told = hyper_information(given, self.data(given), every, self.problem, self.parts)
+        return CostTerms(value, slope, np.asarray(told) + np.eye(len(self.moving)))
 
-    def priced(self, others: Others) -> tuple[float, Float[np.ndarray, " other"], DataMap]:
+    def cost_terms(self, others: Others) -> tuple[float, Float[np.ndarray, " other"], DataMap]:
         """The cost, and its slopes by unknowns with the responses held, and by the responses."""
         given = jnp.asarray(others)
-        value, (slope, by_data) = cost_and_slopes(given, self.data(given), self.problem, self.parts)
+        value, (slope, by_data) = cost_and_gradients(
+            given, self.data(given), self.problem, self.parts
+        )
         exists = bool(jnp.isfinite(value))
         own = np.array(slope) if exists else np.zeros(len(given))
         return float(value) if exists else np.inf, own, by_data
 
     def log_density(self, others: Others) -> float:
-        return -self.priced(others)[0]
+        return -self.cost_terms(others)[0]
 
     def with_best_noise(self, others: Others) -> Others:
         """The most probable values of what moves no march, given the rest."""
@@ -108,10 +110,10 @@ class MarchedModel:
             return others
 
         def cost(own: Float[Array, " still"]) -> tuple[float, Float[np.ndarray, " still"]]:
-            value, slope, _ = self.priced(others.at[still].set(own))
+            value, slope, _ = self.cost_terms(others.at[still].set(own))
             return value, slope[still]
 
-        return others.at[still].set(minimised(others[still], cost))
+        return others.at[still].set(minimise(others[still], cost))
 
     def mode(
         self,
@@ -123,15 +125,15 @@ class MarchedModel:
         """The most probable values, by Gauss and Newton's steps in what moves marches, damped
         (Levenberg and Marquardt); each time, what does not is at its `best`."""
         others = jnp.asarray(best(origin))
-        here, damping = Priced(*cost(others)), 0.0
+        here, damping = CostTerms(*cost(others)), 0.0
         for _ in range(max_steps):
             if not len(self.moving) or np.linalg.norm(here.gradient) < FLAT:
                 break
-            matrix = here.told + damping * np.diag(np.diag(here.told))
+            matrix = here.information + damping * np.diag(np.diag(here.information))
             step = -np.linalg.solve(matrix, here.gradient[self.moving])
             step *= min(1.0, LONGEST / float(np.linalg.norm(step)))
             trial = jnp.asarray(best(others.at[self.moving].add(step)))
-            there = Priced(*cost(trial))
+            there = CostTerms(*cost(trial))
             gain = float(here.value - there.value)
             # Steps that gain less than half of what they promise are too long.
             promised = -0.5 * float(here.gradient[self.moving] @ step)
@@ -146,14 +148,14 @@ class MarchedModel:
         self, cost: Callable[[Others], Any], mode: Others
     ) -> Float[np.ndarray, "other other"]:
         """Of the cost: by differences of slopes, but for what takes marches by what data tell."""
-        here, count = Priced(*cost(mode)), len(mode)
+        here, count = CostTerms(*cost(mode)), len(mode)
         matrix = np.zeros((count, count))
         still = np.setdiff1d(np.arange(count), self.moving)
         for number in still:
             ahead = self.cost(mode.at[number].add(DIFFERENCE)).gradient
             matrix[number] = (ahead - here.gradient) / DIFFERENCE
         matrix[np.ix_(self.moving, still)] = matrix[np.ix_(still, self.moving)].T
-        matrix[np.ix_(self.moving, self.moving)] = here.told
+        matrix[np.ix_(self.moving, self.moving)] = here.information
         return (matrix + matrix.T) / 2
 
     def draws(self, others: Others, keys: Key[Array, " each"]) -> Float[Array, "each coordinate"]:
@@ -161,24 +163,24 @@ class MarchedModel:
         return draws_given(others, self.data(others), keys, self.problem, self.parts)
 
 
-def marched_model(
-    problem: InverseProblem, parts: Parts, at: AbstractAtPoints
-) -> MarchedModel | None:
+def time_stepping_model(
+    problem: InverseProblem, parts: Parts, at: AbstractPointMap
+) -> TimeSteppingModel | None:
     """None where there is no march, or where derivatives through it are quicker."""
     moves = read_by_state(problem, or_shifts=True)[np.asarray(parts.others)]
     (moving,) = np.nonzero(moves)
-    if not isinstance(at, Marched) or not len(moves) or len(moving) > MOST_MOVING:
+    if not isinstance(at, TimePoints) or not len(moves) or len(moving) > MOST_MOVING:
         return None
-    return MarchedModel(problem, parts, at, moving)
+    return TimeSteppingModel(problem, parts, at, moving)
 
 
 @eqx.filter_jit
-def responses_at(problem: InverseProblem, parts: Parts, others: Others, at: Marched) -> DataMap:
+def responses_at(problem: InverseProblem, parts: Parts, others: Others, at: TimePoints) -> DataMap:
     return data_map(problem, parts, others, at)
 
 
 @eqx.filter_jit
-def cost_and_slopes(
+def cost_and_gradients(
     others: Others, data: DataMap, problem: InverseProblem, parts: Parts
 ) -> tuple[Float[Array, ""], tuple[Others, DataMap]]:
     def cost(others: Others, data: DataMap) -> Float[Array, ""]:
@@ -189,7 +191,7 @@ def cost_and_slopes(
 
 
 @eqx.filter_jit
-def information(
+def hyper_information(
     others: Others, data: DataMap, changes: DataMap, problem: InverseProblem, parts: Parts
 ) -> Float[Array, "moving moving"]:
     """What data tell of unknowns by which their responses change so, linear ones at their means."""
@@ -202,11 +204,7 @@ def information(
 
 @eqx.filter_jit
 def draws_given(
-    others: Others,
-    data: DataMap,
-    keys: Key[Array, " each"],
-    problem: InverseProblem,
-    parts: Parts,
+    others: Others, data: DataMap, keys: Key[Array, " each"], problem: InverseProblem, parts: Parts
 ) -> Float[Array, "each coordinate"]:
     system = system_of(problem, parts, others, data)
     return jax.vmap(lambda key: parts.together(system.draw(key), others))(keys)

@@ -22,10 +22,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from riesz.engines.conditional.points import (
-    AbstractAtPoints,
-    Marched,
+    AbstractPointMap,
+    TimePoints,
     at_points,
-    some_at_once,
+    map_unit_vectors,
 )
 from riesz.errors import RieszError
 from riesz.fem.elements.space import point_operator
@@ -76,7 +76,7 @@ class AbstractLinearSystem(eqx.Module):
         """Given the data, of what responds so to the linear unknowns."""
 
 
-class ByData(AbstractLinearSystem):
+class DataSpace(AbstractLinearSystem):
     """By a factor of the data's covariance: where there are more unknowns than data."""
 
     responses: Float[Array, "sensor linear"]
@@ -113,7 +113,7 @@ class ByData(AbstractLinearSystem):
         return jnp.sum(responses**2, axis=1) - jnp.sum(white**2, axis=0)
 
 
-class ByUnknowns(AbstractLinearSystem):
+class ParameterSpace(AbstractLinearSystem):
     r"""By a factor of the unknowns' precision $I + R^\top \Sigma^{-1} R$.
 
     The work is linear in the number of data, and noise may be as small as it likes: nothing is
@@ -154,7 +154,7 @@ def gaussian_log_density(square: Float[Array, ""], count: int) -> Float[Array, "
 
 
 def linear_system(
-    problem: InverseProblem, parts: Parts, others: Others, at: AbstractAtPoints
+    problem: InverseProblem, parts: Parts, others: Others, at: AbstractPointMap
 ) -> AbstractLinearSystem:
     """For given values of the other unknowns; `at` are the sensors."""
     return system_of(problem, parts, others, data_map(problem, parts, others, at))
@@ -168,7 +168,7 @@ class DataMap(NamedTuple):
 
 
 def data_map(
-    problem: InverseProblem, parts: Parts, others: Others, at: AbstractAtPoints
+    problem: InverseProblem, parts: Parts, others: Others, at: AbstractPointMap
 ) -> DataMap:
     offset, responses = affine_map(problem, parts, others, at)
     shift, by_unknown = affine_shift(problem, parts, others, offset)
@@ -185,7 +185,7 @@ def system_of(
     responses, misfit = white[:, :-1], white[:, -1]
     num_data, num_linear = responses.shape
     by_unknowns = num_linear < num_data
-    form, square = (ByUnknowns, responses.T) if by_unknowns else (ByData, responses)
+    form, square = (ParameterSpace, responses.T) if by_unknowns else (DataSpace, responses)
     matrix = square @ square.T + jnp.eye(len(square), dtype=square.dtype)
     return form(responses, misfit, noise.log_volume(), jnp.linalg.cholesky(matrix))
 
@@ -209,7 +209,7 @@ def affine_shift(
     return problem.likelihood.mean(jnp.zeros_like(like), z), responses
 
 
-def among(
+def embed_responses(
     responses: Float[Array, "point some"], places: Int[Array, " some"], count: int
 ) -> Float[Array, "point linear"]:
     """Responses to some of the linear unknowns among those to all: there are none to the others."""
@@ -217,7 +217,7 @@ def among(
 
 
 def affine_map(
-    problem: InverseProblem, parts: Parts, others: Others, at: AbstractAtPoints
+    problem: InverseProblem, parts: Parts, others: Others, at: AbstractPointMap
 ) -> tuple[Float[Array, " point"], Float[Array, "point linear"]]:
     """The state at points: its constant part, and how it responds to each linear unknown."""
     forward = problem.forward
@@ -225,7 +225,7 @@ def affine_map(
     zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
     table = at.tabulated(problem, parts)
     if table is not None:
-        return table[0], among(table[1], parts.in_state, len(origin))
+        return table[0], embed_responses(table[1], parts.in_state, len(origin))
     # The matrix is that of any value of the linear unknowns; assembled once, it is solved often.
     found = at.given(problem, parts.z(problem.latents, origin, others))
 
@@ -233,7 +233,7 @@ def affine_map(
         return found(parts.z(problem.latents, origin.at[parts.in_state].set(own), others))
 
     num_points, own = at.num_points(), origin[parts.in_state]
-    if isinstance(at, Marched):
+    if isinstance(at, TimePoints):
         # All at once along the one march: derivatives would be a second one beside it.
         units, steady = jnp.eye(len(own), dtype=own.dtype), np.array(at.steady, bool)
         together = at.num_together(problem)
@@ -254,11 +254,11 @@ def affine_map(
             responses = responses.at[:, steady].set((values[1:] - values[:1]).T)
     elif len(own) < num_points:
         offset, push = jax.linearize(at_points, own)
-        responses = some_at_once(push, len(own), zeros).T
+        responses = map_unit_vectors(push, len(own), zeros).T
     else:
         offset, pull = jax.vjp(at_points, own)
-        responses = some_at_once(lambda row: pull(row)[0], num_points, zeros)
-    return offset, among(responses, parts.in_state, len(origin))
+        responses = map_unit_vectors(lambda row: pull(row)[0], num_points, zeros)
+    return offset, embed_responses(responses, parts.in_state, len(origin))
 
 
 def unknown_map(
@@ -359,8 +359,8 @@ def mixture_of(
     problem: InverseProblem,
     parts: Parts,
     others: Float[Array, "part other"],
-    sensors: AbstractAtPoints,
-    there: AbstractAtPoints | str,
+    sensors: AbstractPointMap,
+    there: AbstractPointMap | str,
 ) -> tuple[Float[Array, "part point"], Float[Array, "part point"], Float[Array, " part"]]:
     """Means, sds and noise for each value of the other unknowns."""
 

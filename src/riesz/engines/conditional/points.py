@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from riesz.arrays import on_device
-from riesz.engines.conditional.shifted import pays, shifted_table, stays_steady
+from riesz.engines.conditional.impulse_response import impulse_response_table, pays, steady_unknowns
 from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.host_lu import lu_solve
@@ -38,7 +38,7 @@ MARCHED_AT_ONCE = 1 << 22
 Values = Float[Array, " point"]
 
 
-class AbstractAtPoints(eqx.Module):
+class AbstractPointMap(eqx.Module):
     """How the state at some points is found."""
 
     @abstractmethod
@@ -55,7 +55,7 @@ class AbstractAtPoints(eqx.Module):
         return None
 
 
-class Solved(AbstractAtPoints):
+class SteadyPoints(AbstractPointMap):
     """By a solve; the matrix is assembled once for values of the other unknowns."""
 
     operator: Operator
@@ -77,7 +77,7 @@ class Solved(AbstractAtPoints):
         return self.operator.num_rows
 
 
-class Marched(AbstractAtPoints):
+class TimePoints(AbstractPointMap):
     """By a march in time, of whose record these are rows, or all of it."""
 
     operator: Operator | None
@@ -118,12 +118,12 @@ class Marched(AbstractAtPoints):
         if not self.by_shifts:
             return None
         origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-        whole = shifted_table(problem, parts, self.solver)
+        whole = impulse_response_table(problem, parts, self.solver)
         responses = jax.vmap(self.read, in_axes=1, out_axes=1)(whole)
         return self.read(problem.solve(origin, self.solver)), responses
 
 
-class Tabulated(AbstractAtPoints):
+class TabulatedPoints(AbstractPointMap):
     """By matrices that no unknown changes."""
 
     origin: Z  # a z
@@ -148,37 +148,37 @@ class Tabulated(AbstractAtPoints):
 
 def at_points(
     problem: InverseProblem, operator: Operator, solver: AbstractLinearSolver
-) -> AbstractAtPoints:
+) -> AbstractPointMap:
     """Tabulated where that is exact."""
     if problem.time is not None:
-        return marched(problem, operator, solver)
-    names = read_as_they_are(problem)
+        return time_points(problem, operator, solver)
+    names = directly_read_unknowns(problem)
     if names is None:
-        return Solved(operator, solver)
-    origin = origin_of(problem)
-    return Tabulated(origin, *tables(problem, origin, names, operator, solver))
+        return SteadyPoints(operator, solver)
+    origin = latent_origin(problem)
+    return TabulatedPoints(origin, *tables(problem, origin, names, operator, solver))
 
 
-def marched(
+def time_points(
     problem: InverseProblem, operator: Operator | None, solver: AbstractLinearSolver
-) -> Marched:
+) -> TimePoints:
     """Rows of the record, or all of it, in the way that takes fewer solves."""
     time, parts = problem.time, linear_parts(problem)
     assert time is not None
     count = time.num_recorded if operator is None else operator.num_rows
     is_linear = not len(parts.others)
     by_shifts = is_linear and count > time.num_places and pays(problem, len(parts.in_state))
-    steady = tuple(stays_steady(problem, parts).tolist())
-    return Marched(operator, solver, count, by_shifts, steady)
+    steady = tuple(steady_unknowns(problem, parts).tolist())
+    return TimePoints(operator, solver, count, by_shifts, steady)
 
 
 @once_per_problem
-def at_sensors(problem: InverseProblem) -> AbstractAtPoints:
+def sensor_points(problem: InverseProblem) -> AbstractPointMap:
     """At the places of the data, by LU: asked for by whoever compares models and by the engine."""
     return at_points(problem, problem.operator, SparseLU())
 
 
-def origin_of(problem: InverseProblem) -> Z:
+def latent_origin(problem: InverseProblem) -> Z:
     zeros = on_device(np.zeros(problem.num_coordinates), problem.forward.dtype)
     return eqx.filter_jit(type(problem.latents).z)(problem.latents, zeros)
 
@@ -207,18 +207,15 @@ def tables(
         adjoints = jax.vmap(lambda side: solver.raw_solve(matrix, side, transposed=True))(
             on_device(sides)
         )
-    offset, by_state, by_z = pulled_back(problem, origin, names, adjoints)
+    offset, by_state, by_z = pull_back(problem, origin, names, adjoints)
     by_prescribed = (np.asarray(by_state) + rows)[:, np.asarray(forward.fixed)]
     by_value = {name: jax.vmap(numbers_in)(one) for name, one in by_z.items()}
     return offset, on_device(by_prescribed), by_value
 
 
 @eqx.filter_jit
-def pulled_back(
-    problem: InverseProblem,
-    origin: Z,
-    names: tuple[str, ...],
-    adjoints: Float[Array, "point free"],
+def pull_back(
+    problem: InverseProblem, origin: Z, names: tuple[str, ...], adjoints: Float[Array, "point free"]
 ) -> tuple[Values, Float[Array, "point dof"], ManyZ]:
     """What residuals do at the points: of the origin, and by the state and `z`."""
     forward = problem.forward
@@ -236,7 +233,7 @@ def pulled_back(
     return adjoints @ found, by_state, by_z
 
 
-def some_at_once(
+def map_unit_vectors(
     function: Callable[[Float[Array, " size"]], Any], size: int, state: Float[Array, " dof"]
 ) -> Any:
     """A linear function of each unit vector: all together, or some at a time.
@@ -251,7 +248,7 @@ def some_at_once(
 
 
 @once_per_problem
-def read_as_they_are(problem: InverseProblem) -> tuple[str, ...] | None:
+def directly_read_unknowns(problem: InverseProblem) -> tuple[str, ...] | None:
     """Unknowns that the equation reads, where it is affine in the state and all of them together.
 
     That is said of what `z` holds, such as a field at the nodes, not of how it came to be.

@@ -55,7 +55,7 @@ def curvature(cost: Cost, mode: Others) -> Float[np.ndarray, "other other"]:
     return (matrix + matrix.T) / 2
 
 
-def spread_about(cost: Cost, mode: Others) -> Spread:
+def gaussian_spread(cost: Cost, mode: Others) -> Spread:
     return spread_by(curvature(cost, mode))
 
 
@@ -72,7 +72,7 @@ def spread_by(curvature: Float[np.ndarray, "other other"]) -> Spread:
     return Spread(axes, 1 / np.sqrt(np.maximum(values, FLAT)), notes)
 
 
-def around(
+def draw_gaussian(
     spread: Spread, mode: Others, count: int, key: PRNGKeyArray
 ) -> Float[Array, "draw other"]:
     """Draws from the Gaussian about the mode."""
@@ -80,7 +80,7 @@ def around(
     return mode[None, :] + normals @ jnp.asarray((spread.axes * spread.lengths).T)
 
 
-class Weighed(NamedTuple):
+class ImportanceSample(NamedTuple):
     """Draws of a density, the shape of the tail of their weights, and what to warn of.
 
     `places` are all that were weighed, with their smoothed `weights`. `log_integral` is the
@@ -96,13 +96,13 @@ class Weighed(NamedTuple):
     weights: Float[np.ndarray, " place"]
 
 
-def weighed(
+def importance_sample(
     log_density: Callable[[Any], Any],
     spread: Spread,
     mode: Float[np.ndarray, " other"],
     count: int,
     seed: int,
-) -> Weighed:
+) -> ImportanceSample:
     """So many draws of the density: some of the Gaussian's, kept as often as their weights say."""
     rng, number = np.random.default_rng(seed % 2**64), WEIGHED * count
     away = spread_normals(seed, number, len(mode))
@@ -130,4 +130,4 @@ def weighed(
     constant = gammaln(half + size) - gammaln(half) - size * np.log(DEGREES * np.pi)
     constant -= np.sum(np.log(spread.lengths))
     log_integral = float(logsumexp(log_ratios) - np.log(number) - constant)
-    return Weighed(places[kept], found.k_hat, notes, log_integral, places, found.weights)
+    return ImportanceSample(places[kept], found.k_hat, notes, log_integral, places, found.weights)

@@ -96,7 +96,7 @@ class AbstractDataSystem(ABC):
         return -0.5 * (self.square + size) - self.log_volume
 
 
-class ByData(AbstractDataSystem):
+class HostDataSpace(AbstractDataSystem):
     """By a factor of the data's covariance: where there are more unknowns than data."""
 
     @cached_property
@@ -138,7 +138,7 @@ class ByData(AbstractDataSystem):
         return prior + sla.cho_solve((self.factor, True), left.T).T @ self.responses
 
 
-class ByUnknowns(AbstractDataSystem):
+class HostParameterSpace(AbstractDataSystem):
     """By a factor of the unknowns' precision, of which there are fewer: linear in the data."""
 
     @cached_property

@@ -26,21 +26,16 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.base import AbstractEngine, Count, Flag, Work
-from riesz.engines.emulate.in_time import StepEquations, check_in_time
+from riesz.engines.emulate.in_time import StepEquations, check_trajectory
 from riesz.engines.emulate.least_squares import (
     LARGEST,
     LARGEST_IN_TIME,
-    factorised,
+    factorised_network_of,
     fitting_features,
     fitting_split,
     splits,
 )
-from riesz.engines.emulate.rounds import (
-    STAGE,
-    RoundSettings,
-    emulated_in_rounds,
-    fitted_around,
-)
+from riesz.engines.emulate.rounds import STAGE, RoundSettings, fit_around, fit_in_rounds
 from riesz.engines.emulate.start import (
     check_nested,
     default_penalty,
@@ -103,7 +98,7 @@ class Emulate(RoundSettings, AbstractEngine):
         if problem.time is not None:
             drawn = self.batches()
             squares = 2 * drawn.num_batches * drawn.num_samples * features**2
-            check_in_time(problem, squares, self.name)
+            check_trajectory(problem, squares, self.name)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)
@@ -130,16 +125,16 @@ class Emulate(RoundSettings, AbstractEngine):
             # number, and in single precision nothing would be left.
             with jax.enable_x64(True):
                 given = in_precision((problem, penalty, bare, family), jnp.float64)
-                with told_of_singular():
+                with singular_matrix_advice():
                     is_new = work.checkpoint.stored(STAGE) is None
                     sizes, tried = (
-                        (self.num_bends, *factorised(surrogate).readout.shape),
-                        passed(problem),
+                        (self.num_bends, *factorised_network_of(surrogate).readout.shape),
+                        accepted_sizes(problem),
                     )
                     if self.tries_states and problem.time is None and is_new and sizes not in tried:
                         check_capacity(given[0], given[2], self.num_bends, jr.fold_in(key, 1))
                         tried.add(sizes)
-                    found = emulated_in_rounds(*given, self, reference.astype(float), key, work)
+                    found = fit_in_rounds(*given, self, reference.astype(float), key, work)
         dtype = problem.forward.dtype
         surrogate, family = in_precision((found.surrogate, found.family), dtype)
         history = {name: jnp.asarray(curve) for name, curve in found.history.items()}
@@ -155,14 +150,14 @@ def trajectory_over_prior(
     features = num_features(problem, engine.num_bends, engine.features)
     bare = initial_trajectory(problem, penalty, network_key, width=engine.width, features=features)
     prior = full_rank(problem.num_coordinates, problem.forward.dtype)
-    found, sums = fitted_around(problem, penalty, bare, prior, engine, fit_key, 1.0, None)
+    found, sums = fit_around(problem, penalty, bare, prior, engine, fit_key, 1.0, None)
     assert isinstance(found, Trajectory)
     assert isinstance(sums, StepEquations)
     return found, sums
 
 
 @contextmanager
-def told_of_singular() -> Iterator[None]:
+def singular_matrix_advice() -> Iterator[None]:
     """Matrices without a factor end a fit with advice, whoever asked for it."""
     try:
         yield
@@ -203,7 +198,7 @@ def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
 
 
 @once_per_problem
-def passed(problem: InverseProblem) -> set[tuple[int, ...]]:
+def accepted_sizes(problem: InverseProblem) -> set[tuple[int, ...]]:
     """Sizes that could make the states of a problem: they need not be tried for each seed."""
     return set()
 
@@ -219,16 +214,16 @@ def check_capacity(
         return
     draws = jr.normal(draw_key, (count, problem.num_coordinates), problem.forward.dtype)
     states = ExactStates().in_parts(problem, draws)
-    fits = np.asarray(log_likelihoods(problem, draws, jnp.asarray(states)))
+    fits = np.asarray(state_log_likelihoods(problem, draws, jnp.asarray(states)))
     best = np.argsort(np.where(np.isfinite(fits), -fits, np.inf))[:NUM_KEPT]
     best = best[np.isfinite(fits[best])]
     if not len(best):  # what is wrong with the equation, its own solves will tell
         return
-    largest = grown_most(surrogate, num_bends, feature_key)
+    largest = grow_most(surrogate, num_bends, feature_key)
     gaps = best_gaps(problem, largest, draws[best], states[best])
     gap = float(np.median(gaps))
     if gap > LARGEST_GAP:
-        count = factorised(largest).readout.shape[1]
+        count = factorised_network_of(largest).readout.shape[1]
         raise RieszError(
             f"emulate cannot make the states of this problem: {count} functions of place, all "
             f"there is room for with {problem.num_coordinates} unknowns, leave {gap:.2g} standard "
@@ -238,15 +233,15 @@ def check_capacity(
 
 
 @eqx.filter_jit
-def log_likelihoods(
+def state_log_likelihoods(
     problem: InverseProblem, draws: Draws, states: Float[Array, "draw node"]
 ) -> Float[Array, " draw"]:
     return jax.lax.map(lambda pair: problem.log_likelihood(*pair), (draws, states))
 
 
-def grown_most(surrogate: Surrogate, num_bends: int, key: PRNGKeyArray) -> Surrogate:
+def grow_most(surrogate: Surrogate, num_bends: int, key: PRNGKeyArray) -> Surrogate:
     """With as many functions of place as rounds may end with: twice as many while there is room."""
-    network = factorised(surrogate)
+    network = factorised_network_of(surrogate)
     candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
     count = network.readout.shape[1]
     while 2 * count * fitting_split(candidates, count).num_hidden <= LARGEST:
@@ -262,7 +257,7 @@ def best_gaps(
 ) -> Float[np.ndarray, " draw"]:
     """Root mean squares at the sensors, by noise, of what the functions leave of each state."""
     forward, free = problem.forward, np.asarray(problem.forward.free)
-    functions, lifted = (np.asarray(one) for one in at_nodes(problem, surrogate, draws))
+    functions, lifted = (np.asarray(one) for one in functions_at_nodes(problem, surrogate, draws))
     z = problem.z(draws[0])
     matrix = jacobian(forward, jnp.asarray(states[0]), z).to_scipy()
     wanted, basis = (states - lifted)[:, free], functions[free]
@@ -276,11 +271,11 @@ def best_gaps(
 
 
 @eqx.filter_jit
-def at_nodes(
+def functions_at_nodes(
     problem: InverseProblem, surrogate: Surrogate, draws: Draws
 ) -> tuple[Float[Array, "node feature"], Float[Array, "draw node"]]:
     """The functions of place, times the boundary factor, and the lifting of each draw."""
-    network, boundary = factorised(surrogate), surrogate.boundary
+    network, boundary = factorised_network_of(surrogate), surrogate.boundary
     nodes = problem.forward.cells.domain.nodes.T
     features = jax.vmap(lambda x: network.features(surrogate.frame.inside(x)))(nodes)
     columns = boundary.functions.values

@@ -21,7 +21,7 @@ import scipy.linalg as sla
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from riesz.devices import Devices, over_rows
-from riesz.engines.emulate.least_squares import MIXTURE, RIDGE, products, weighted_rows
+from riesz.engines.emulate.least_squares import MIXTURE, RIDGE, products, weighted_jacobian
 from riesz.engines.emulate.start import equation_inputs
 from riesz.errors import RieszError
 from riesz.fem.time.fixed import has_changing_matrix
@@ -55,7 +55,7 @@ class MixedSteps(AbstractPlacedState):
         mixture = z[MIXTURE][z[LAG]]
         if self.bare:
             return self.surrogate.basis(place) @ mixture
-        return self.surrogate.mixed(place, z, mixture)
+        return self.surrogate.mix(place, z, mixture)
 
 
 class StepEquations(eqx.Module):
@@ -94,7 +94,7 @@ def kinds_of_steps(problem: InverseProblem) -> Int[np.ndarray, " step"]:
     return np.unique(kinds, return_inverse=True)[1]
 
 
-def check_in_time(problem: InverseProblem, num_squares: int, engine: str) -> None:
+def check_trajectory(problem: InverseProblem, num_squares: int, engine: str) -> None:
     """Raise where a trajectory cannot be emulated; `num_squares` numbers are held a kind."""
     time = problem.time
     assert time is not None
@@ -139,7 +139,7 @@ def step_equations(
         padded, counts = (jnp.asarray(one) for one in (np.resize(steps, most), np.arange(most)))
         counts = counts < len(steps)
         shared = (problem, penalty, surrogate, padded, counts)
-        own, past, sides = over_rows(of_kind, shared, (keys, batches), devices)
+        own, past, sides = over_rows(equations_of_kind, shared, (keys, batches), devices)
         own, past, sides = (one.reshape(-1, *one.shape[2:]) for one in (own, past, sides))
         normal.append(own)
         carried.append(past)
@@ -150,7 +150,7 @@ def step_equations(
 
 
 @eqx.filter_jit
-def of_kind(
+def equations_of_kind(
     problem: InverseProblem,
     penalty: StepPenalty,
     surrogate: Trajectory,
@@ -182,7 +182,7 @@ def of_kind(
         last = penalty.stepping.weights.last[steps[0]]
         past = jax.tree.map(lambda side: side / jnp.where(last > 0, last, 1.0), past)
         norm = penalty.of_step(MixedSteps(surrogate, bare=True), steps[0]).norm
-        weighted = weighted_rows(norm, sample, own)
+        weighted = weighted_jacobian(norm, sample, own)
 
         def side(asked):
             return jax.lax.cond(asked[1], one_side, lambda _: empty, asked[0])
@@ -202,13 +202,13 @@ def of_kind(
     return jax.lax.map(of_batch, rows)
 
 
-def marched(
+def solve_steps(
     problem: InverseProblem, penalty: StepPenalty, surrogate: Trajectory, equations: StepEquations
 ) -> Trajectory:
     """The trajectory with the readouts that solve all steps, one after the other."""
     kinds, first = kinds_of_steps(problem), penalty.first
     weights = jax.tree.map(np.asarray, penalty.stepping.weights)
-    system = systems(equations)
+    system = step_systems(equations)
     hidden = np.asarray(equations.hidden)
     shape = (hidden.shape[1], surrogate.num_features)
     readouts = np.zeros((len(weights.now), *shape))
@@ -222,7 +222,7 @@ def marched(
     return dataclasses.replace(surrogate, readouts=jnp.asarray(readouts, surrogate.readouts.dtype))
 
 
-def systems(
+def step_systems(
     equations: StepEquations,
 ) -> Callable[[int], tuple[tuple[np.ndarray, bool], np.ndarray]]:
     """For each kind of steps the factor of its normal matrix, and what carries readouts over."""

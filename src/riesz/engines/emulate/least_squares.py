@@ -57,12 +57,12 @@ class MixedFeatures(AbstractPlacedState):
     surrogate: Surrogate
 
     def at(self, place: Place, z: PyTree) -> Float[Array, ""]:
-        network = factorised(self.surrogate)
+        network = factorised_network_of(self.surrogate)
         inner = network.features(self.surrogate.frame.inside(place.x)) @ z[MIXTURE]
-        return self.surrogate.shaped(place, z[COORDINATES], inner)
+        return self.surrogate.with_boundary(place, z[COORDINATES], inner)
 
 
-def factorised(surrogate: Surrogate | Trajectory) -> TrunkBranch:
+def factorised_network_of(surrogate: Surrogate | Trajectory) -> TrunkBranch:
     if not isinstance(surrogate.network, TrunkBranch):
         raise TypeError(f"a {type(surrogate.network).__name__} has no readout of features")
     return surrogate.network
@@ -89,7 +89,7 @@ def applies_to(penalty: object, surrogate: Surrogate) -> bool:
     )
 
 
-def stepped_readout(
+def gauss_newton_readout(
     problem: InverseProblem,
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
@@ -97,7 +97,7 @@ def stepped_readout(
     batches: Float[Array, "batch sample coordinate"],
 ) -> Surrogate:
     """The surrogate with its readout moved by one Gauss-Newton step, from sampled patches."""
-    return solved(surrogate, normal_equations(problem, penalty, surrogate, key, batches))
+    return solve_readout(surrogate, normal_equations(problem, penalty, surrogate, key, batches))
 
 
 def normal_equations(
@@ -110,16 +110,16 @@ def normal_equations(
 ) -> NormalEquations:
     """From sampled patches, about the readout that the surrogate has."""
     rows = jr.split(key, len(batches)), batches
-    found = sum_over_rows(summed, (problem, penalty, surrogate), rows, devices)
-    readout = factorised(surrogate).readout
+    found = sum_over_rows(sum_batches, (problem, penalty, surrogate), rows, devices)
+    readout = factorised_network_of(surrogate).readout
     return NormalEquations(
         found.matrix, found.gradient - jnp.einsum("ikjl,jl->ik", found.matrix, readout)
     )
 
 
-def solved(surrogate: Surrogate, equations: NormalEquations) -> Surrogate:
+def solve_readout(surrogate: Surrogate, equations: NormalEquations) -> Surrogate:
     """The surrogate with the readout that solves them."""
-    network = factorised(surrogate)
+    network = factorised_network_of(surrogate)
     readout, size = network.readout, network.readout.size
     matrix = np.array(equations.matrix, dtype=float).reshape(size, size)
     start = np.asarray(readout, dtype=float).ravel()
@@ -133,7 +133,7 @@ def solved(surrogate: Surrogate, equations: NormalEquations) -> Surrogate:
 
 
 @eqx.filter_jit
-def summed(
+def sum_batches(
     problem: InverseProblem,
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
@@ -141,7 +141,7 @@ def summed(
     counted: Bool[Array, " batch"] | None,
 ) -> NormalEquations:
     """Over batches, each with a key for its patches: those that are counted, or all."""
-    hidden, features = factorised(surrogate).readout.shape
+    hidden, features = factorised_network_of(surrogate).readout.shape
     dtype = rows[1].dtype
     empty = NormalEquations(
         jnp.zeros((hidden, features, hidden, features), dtype), jnp.zeros((hidden, features), dtype)
@@ -149,7 +149,7 @@ def summed(
 
     def add(total, drawn):
         (key, coordinates), counts = drawn
-        one = of_batch(problem, penalty, surrogate, key, coordinates)
+        one = batch_equations(problem, penalty, surrogate, key, coordinates)
         if counts is not None:
             one = jax.tree.map(lambda part: jnp.where(counts, part, 0.0), one)
         return jax.tree.map(jnp.add, total, one), None
@@ -157,7 +157,7 @@ def summed(
     return jax.lax.scan(add, empty, (rows, counted))[0]
 
 
-def of_batch(
+def batch_equations(
     problem: InverseProblem,
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
@@ -165,7 +165,7 @@ def of_batch(
     coordinates: Float[Array, "sample coordinate"],
 ) -> NormalEquations:
     """The contribution of drawn patches and samples."""
-    network = factorised(surrogate)
+    network = factorised_network_of(surrogate)
     sample = penalty.norm.sample(key, penalty.num_patches)
     zs = jax.vmap(lambda c: {**problem.z(c), COORDINATES: c, MIXTURE: network.mixture(c)})(
         coordinates
@@ -192,7 +192,7 @@ def patch_squares(
 ) -> Float[Array, "sample feature feature_plus_one"]:
     r"""$J^\top A^{-1} [J, r]$ summed over patches, for each sample of the unknowns."""
     both = jax.tree.map(lambda s, r: jnp.concatenate([s, r[..., None]], axis=-1), slopes, rows)
-    return products(weighted_rows(penalty.norm, sample, slopes), both)
+    return products(weighted_jacobian(penalty.norm, sample, slopes), both)
 
 
 SideRows = Float[Array, "_ _ sample _"]  # of each patch
@@ -200,7 +200,7 @@ Sides = tuple[SideRows, SideRows | None]
 """On patches of the finest mesh, and of the coarse levels where there are any."""
 
 
-def weighted_rows(norm: PatchNorm, sample: NormSample, slopes: Sides) -> Sides:
+def weighted_jacobian(norm: PatchNorm, sample: NormSample, slopes: Sides) -> Sides:
     r"""$f_p A_p^{-1} J_p$ on all patches."""
 
     def weighted(

@@ -23,15 +23,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from riesz.deadline import OVER
 from riesz.devices import Devices
 from riesz.engines.base import Count, CountOrNone, CountOrZero, Work
-from riesz.engines.emulate.in_time import StepEquations, marched, step_equations
+from riesz.engines.emulate.in_time import StepEquations, solve_steps, step_equations
 from riesz.engines.emulate.least_squares import (
     LARGEST,
     LARGEST_IN_TIME,
     NormalEquations,
-    factorised,
+    factorised_network_of,
     fitting_split,
     normal_equations,
-    solved,
+    solve_readout,
     splits,
 )
 from riesz.engines.emulate.start import (
@@ -39,13 +39,13 @@ from riesz.engines.emulate.start import (
     AnySurrogate,
     Batches,
     NormSettings,
-    at_sensors,
     batches_of,
     equation_inputs,
     fitting_batches,
     log_likelihoods,
+    surrogate_at_sensors,
 )
-from riesz.engines.emulate.variational import information, matched_normals, refined
+from riesz.engines.emulate.variational import data_information, matched_normals, maximise_elbo
 from riesz.engines.training import TrainingError
 from riesz.errors import OutOfTimeError
 from riesz.penalty.in_time import StepPenalty
@@ -60,7 +60,7 @@ from riesz.surrogate.trajectory import Trajectory
 WIDENED = 1.3
 """The surrogate is fitted to draws this much wider than q, so that q's tails can be trusted."""
 
-FIRST_SHARE, SHARE_GROWTH = 10.0, 10.0
+FIRST_EXPONENT, EXPONENT_GROWTH = 10.0, 10.0
 """The first round lets the best informed direction shrink about to 1 / sqrt(1 + 10) of the prior;
 each later one gives ten times the weight."""
 
@@ -68,7 +68,7 @@ NARROWED = 0.4
 """As long as the data have less than their weight, q is wide, and its surrogate fitted to this part
 of it: functions around its middle show the way down better than ones stretched to its tails."""
 
-REACH, SHARE_CUT, MAX_CUTS = 2.0, 4.0, 10
+REACH, EXPONENT_CUT, MAX_CUTS = 2.0, 4.0, 10
 """Beyond so many standard deviations of the q before, in any direction, a surrogate fitted around
 that q is not believed: the data are given less weight until the next q is nearer."""
 
@@ -125,7 +125,7 @@ class RoundSettings(NormSettings):
 
 
 @dataclass(frozen=True)
-class Rounds:
+class RoundsResult:
     """Where the rounds ended, and how they went."""
 
     surrogate: AnySurrogate
@@ -134,7 +134,7 @@ class Rounds:
     notes: tuple[str, ...]
 
 
-def emulated_in_rounds(
+def fit_in_rounds(
     problem: InverseProblem,
     penalty: WeakFormPenalty | StepPenalty,
     surrogate: AnySurrogate,
@@ -143,7 +143,7 @@ def emulated_in_rounds(
     reference: Float[Array, ""],
     key: PRNGKeyArray,
     work: Work,
-) -> Rounds:
+) -> RoundsResult:
     """Surrogate and q, each fitted to the other until neither moves."""
     key, normal_key = jr.split(key)
     size, dtype = problem.num_coordinates, problem.forward.dtype
@@ -167,15 +167,16 @@ def emulated_in_rounds(
             begun = perf_counter()
             fit_key, score_key, feature_key = jr.split(one, 3)
             spread = WIDENED if share == 1.0 else NARROWED
-            surrogate, sums = fitted_around(
-                *(problem, penalty, surrogate, family, sizes, fit_key, spread, sums),
-                work.devices,
+            surrogate, sums = fit_around(
+                *(problem, penalty, surrogate, family, sizes, fit_key, spread, sums), work.devices
             )
             before, least = family, share
-            share = next_share(least, problem, surrogate, before, normals)
+            share = next_exponent(least, problem, surrogate, before, normals)
             family, share = within_reach(problem, surrogate, before, normals, least, share)
             moved = distance(before, family, normals)
-            physics, bound = scores(problem, penalty, surrogate, family, normals, score_key)
+            physics, bound = penalty_and_elbo(
+                problem, penalty, surrogate, family, normals, score_key
+            )
             terms = {
                 "physics": float(physics / reference),
                 "bound": float(bound),
@@ -186,28 +187,28 @@ def emulated_in_rounds(
             curves.append(terms)
             shown.update(task, advance=1, terms=format_levels(terms))
             count, largest = room(surrogate)
-            may_grow = 2 * count * len(factorised(surrogate).readout) <= largest
+            may_grow = 2 * count * len(factorised_network_of(surrogate).readout) <= largest
             coarse = terms["physics"] > tolerance and may_grow
             settled = share == 1.0 and moved < SETTLED and not coarse
             near = share == 1.0 and moved < NEARLY_SETTLED
             settling = settling + 1 if near else 0
             sums = sums if settling >= PATIENCE and not settled else None
             if near and coarse:
-                surrogate, settling, sums = grown(surrogate, feature_key), 0, None
+                surrogate, settling, sums = grow_features(surrogate, feature_key), 0, None
             state = {"surrogate": surrogate, "family": family, "curves": list(curves)}
             state |= {"sums": None if sums is None else tuple(jax.tree.leaves(sums))}
             state |= {"share": share, "settling": settling, "settled": settled}
             work.checkpoint.keep(STAGE, state)
             took = perf_counter() - begun
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
-    notes = told(curves[-1], sizes.rounds, tolerance)
+    notes = notes_on_rounds(curves[-1], sizes.rounds, tolerance)
     if not settled and len(curves) < sizes.rounds:
         if share < 1.0:
             raise OutOfTimeError(
                 f"{OVER} after {len(curves)} rounds, before all of the data counted: allow more."
             )
         notes = (f"{OVER} after {len(curves)} rounds.", *notes)
-    return Rounds(surrogate, family, history, notes)
+    return RoundsResult(surrogate, family, history, notes)
 
 
 def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
@@ -223,14 +224,14 @@ def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
 def tolerated_physics(problem: InverseProblem, surrogate: AnySurrogate) -> float:
     """The relative error of the equation, squared, that noise hides: a fifth of what it is."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    signal = problem.observed - at_sensors(problem, surrogate, origin)  # no state yet
+    signal = problem.observed - surrogate_at_sensors(problem, surrogate, origin)  # no state yet
     told = np.asarray(problem.whiten(signal, problem.z(origin)))
     return float(HIDDEN_BY_NOISE**2 / max(np.mean(told**2), 1e-300))
 
 
-def grown(surrogate: AnySurrogate, key: PRNGKeyArray) -> AnySurrogate:
+def grow_features(surrogate: AnySurrogate, key: PRNGKeyArray) -> AnySurrogate:
     """With twice as many functions of place."""
-    network = factorised(surrogate)
+    network = factorised_network_of(surrogate)
     network = with_more_features(network, 2 * network.readout.shape[1], key)
     return dataclasses.replace(surrogate, network=network)
 
@@ -239,10 +240,10 @@ def room(surrogate: AnySurrogate) -> tuple[int, int]:
     """How many functions of place there are, and how large their equations may be."""
     if isinstance(surrogate, Trajectory):
         return surrogate.num_features, LARGEST_IN_TIME
-    return factorised(surrogate).readout.shape[1], LARGEST
+    return factorised_network_of(surrogate).readout.shape[1], LARGEST
 
 
-def told(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[str, ...]:
+def notes_on_rounds(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[str, ...]:
     """What a reader of the posterior should be warned of."""
     notes = []
     if last["share"] < 1.0 or last["moved"] > SETTLED:
@@ -260,7 +261,7 @@ def told(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[str
     return tuple(notes)
 
 
-def fitted_around(
+def fit_around(
     problem: InverseProblem,
     penalty: WeakFormPenalty | StepPenalty,
     surrogate: AnySurrogate,
@@ -281,24 +282,24 @@ def fitted_around(
     size, dtype = problem.num_coordinates, problem.forward.dtype
     draws = family.transformed(spread * antithetic(draw_key, count, size, dtype))
     if sums is None:
-        surrogate = localised(surrogate, draws, sizes.num_bends, function_key)
+        surrogate = localise(surrogate, draws, sizes.num_bends, function_key)
     batches = draws.reshape(num_batches, num_samples, size)
     if isinstance(surrogate, Trajectory) and isinstance(penalty, StepPenalty):
         steps = step_equations(problem, penalty, surrogate, patch_key, batches, devices)
         steps = sums.plus(steps) if isinstance(sums, StepEquations) else steps
-        return marched(problem, penalty, surrogate, steps), steps
+        return solve_steps(problem, penalty, surrogate, steps), steps
     assert isinstance(surrogate, Surrogate)
     assert isinstance(penalty, WeakFormPenalty)
     equations = normal_equations(problem, penalty, surrogate, patch_key, batches, devices)
     equations = sums.plus(equations) if isinstance(sums, NormalEquations) else equations
-    return solved(surrogate, equations), equations
+    return solve_readout(surrogate, equations), equations
 
 
-def localised(
+def localise(
     surrogate: AnySurrogate, draws: Draws, num_bends: int, key: PRNGKeyArray
 ) -> AnySurrogate:
     """The surrogate in terms of functions around the draws, as close as they come to it."""
-    network = factorised(surrogate)
+    network = factorised_network_of(surrogate)
     candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
     split = fitting_split(candidates, *room(surrogate))
     network = dataclasses.replace(
@@ -309,24 +310,20 @@ def localised(
         branch = local_functions(seen, num_bends, key, network.readout.dtype)
         network = dataclasses.replace(network, branch=branch)
     hidden = np.asarray(jax.vmap(network.hidden)(draws))
-    mixtures = np.asarray(jax.vmap(factorised(surrogate).mixture)(draws))
+    mixtures = np.asarray(jax.vmap(factorised_network_of(surrogate).mixture)(draws))
     readout = np.linalg.lstsq(hidden, mixtures, rcond=1e-10)[0]
     network = dataclasses.replace(network, readout=jnp.asarray(readout, network.readout.dtype))
     return dataclasses.replace(surrogate, network=network)
 
 
-def next_share(
-    share: float,
-    problem: InverseProblem,
-    surrogate: AnySurrogate,
-    family: FullRank,
-    normals: Draws,
+def next_exponent(
+    share: float, problem: InverseProblem, surrogate: AnySurrogate, family: FullRank, normals: Draws
 ) -> float:
     """How much of the data's weight the next q is given, if that keeps it within reach."""
     if share > 0:
-        return min(1.0, SHARE_GROWTH * share)
-    told_by_data = np.asarray(information(problem, surrogate, family, normals[:SCORED_DRAWS]))
-    return float(min(1.0, FIRST_SHARE / np.linalg.eigvalsh(told_by_data)[-1]))
+        return min(1.0, EXPONENT_GROWTH * share)
+    told_by_data = np.asarray(data_information(problem, surrogate, family, normals[:SCORED_DRAWS]))
+    return float(min(1.0, FIRST_EXPONENT / np.linalg.eigvalsh(told_by_data)[-1]))
 
 
 def within_reach(
@@ -343,17 +340,17 @@ def within_reach(
     even that leads too far away, a part of the way is taken.
     """
     for _ in range(MAX_CUTS):
-        after = refined(problem, surrogate, before, normals, share)
+        after = maximise_elbo(problem, surrogate, before, normals, share)
         moved = reach(before, after, normals)
         if moved <= REACH:
             return after, share
         if share == least:
-            return between(before, after, REACH / moved), share
-        share = max(share / SHARE_CUT, least)
+            return interpolate_gaussians(before, after, REACH / moved), share
+        share = max(share / EXPONENT_CUT, least)
     return before, share
 
 
-def between(before: FullRank, after: FullRank, part: float) -> FullRank:
+def interpolate_gaussians(before: FullRank, after: FullRank, part: float) -> FullRank:
     """A member of the family on the way from one to another."""
     return jax.tree.map(lambda a, b: a + part * (b - a), before, after)
 
@@ -378,7 +375,7 @@ def distance(before: FullRank, after: FullRank, normals: Draws) -> float:
 
 
 @eqx.filter_jit
-def scores(
+def penalty_and_elbo(
     problem: InverseProblem,
     penalty: WeakFormPenalty | StepPenalty,
     surrogate: AnySurrogate,

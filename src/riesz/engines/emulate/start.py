@@ -210,7 +210,7 @@ def initial_network(
 def scaled_frame(problem: InverseProblem, bare: AnySurrogate) -> Frame:
     """The frame of the mesh, and of what is observed beside the lifting."""
     forward = problem.forward
-    lifted = at_sensors(problem, bare, jnp.zeros(problem.num_coordinates, forward.dtype))
+    lifted = surrogate_at_sensors(problem, bare, jnp.zeros(problem.num_coordinates, forward.dtype))
     scale = float(jnp.sqrt(jnp.mean((problem.observed - lifted) ** 2)))
     scale = scale or float(np.abs(problem.observed).max()) or 1.0
     return frame_of(forward.space.mesh, scale, forward.dtype)
@@ -246,7 +246,7 @@ def linear_coordinates(problem: InverseProblem) -> Int[np.ndarray, " linear"]:
     return np.intersect1d(linear, affine_beside_the_equation(problem))
 
 
-def at_sensors(
+def surrogate_at_sensors(
     problem: InverseProblem, surrogate: AnySurrogate, coordinates: Float[Array, " coordinate"]
 ) -> Float[Array, " sensor"]:
     """The surrogate as exact engines observe a state: interpolated from the nodes around."""
@@ -290,7 +290,7 @@ def log_likelihoods(
     """The log-density of the observations under the surrogate, for each draw."""
 
     def one(coordinates):
-        predicted = at_sensors(problem, surrogate, coordinates)
+        predicted = surrogate_at_sensors(problem, surrogate, coordinates)
         return problem.likelihood.log_prob(problem.observed, predicted, problem.z(coordinates))
 
     return jax.vmap(one)(draws)

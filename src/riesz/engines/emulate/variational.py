@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.emulate.start import AnySurrogate, at_sensors, log_likelihoods
-from riesz.engines.training import minimised
+from riesz.engines.emulate.start import AnySurrogate, log_likelihoods, surrogate_at_sensors
+from riesz.engines.training import minimise
 from riesz.posterior.family import Draws, FullRank, antithetic, full_rank_of
 from riesz.problem.problem import InverseProblem
 
@@ -34,7 +34,7 @@ def matched_normals(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dty
     return jax.scipy.linalg.solve_triangular(factor, draws.T, lower=True).T
 
 
-def refined(
+def maximise_elbo(
     problem: InverseProblem,
     surrogate: AnySurrogate,
     family: FullRank,
@@ -46,30 +46,30 @@ def refined(
     `share` is that of the data's weight: less than one widens q, as if noise were larger.
     """
     weight = jnp.asarray(share, normals.dtype)
-    found = information(problem, surrogate, family, normals[:INFORMATION_DRAWS])
+    found = data_information(problem, surrogate, family, normals[:INFORMATION_DRAWS])
     precision = jnp.eye(len(found), dtype=found.dtype) + weight * found
     frame = full_rank_of(family.mean, jnp.linalg.cholesky(jnp.linalg.inv(precision)))
     own = full_rank_of(
         jnp.zeros_like(family.mean), solve_triangular(frame.factor(), family.factor(), lower=True)
     )
-    own = minimised(own, negative_bound, frame, problem, surrogate, normals, weight)
-    return placed(own, frame)
+    own = minimise(own, negative_elbo, frame, problem, surrogate, normals, weight)
+    return gaussian_in_frame(own, frame)
 
 
-def placed(own: FullRank, frame: FullRank) -> FullRank:
+def gaussian_in_frame(own: FullRank, frame: FullRank) -> FullRank:
     """A Gaussian given in the coordinates of a frame, in those of the unknowns."""
     factor = frame.factor()
     return full_rank_of(frame.mean + factor @ own.mean, factor @ own.factor())
 
 
 @eqx.filter_jit
-def information(
+def data_information(
     problem: InverseProblem, surrogate: AnySurrogate, family: FullRank, normals: Draws
 ) -> Float[Array, "coordinate coordinate"]:
     """What the data tell of the unknowns under q: the squares of the sensors' slopes, by noise."""
 
     def one(coordinates):
-        slopes = jax.jacfwd(lambda c: at_sensors(problem, surrogate, c))(coordinates)
+        slopes = jax.jacfwd(lambda c: surrogate_at_sensors(problem, surrogate, c))(coordinates)
         scaled = problem.whiten(slopes, problem.z(coordinates))
         return scaled.T @ scaled
 
@@ -78,7 +78,7 @@ def information(
 
 @eqx.filter_jit
 @eqx.filter_value_and_grad
-def negative_bound(
+def negative_elbo(
     own: FullRank,
     frame: FullRank,
     problem: InverseProblem,
@@ -87,6 +87,6 @@ def negative_bound(
     share: Float[Array, ""],
 ) -> Float[Array, ""]:
     """Minus the evidence lower bound of a family, given in the coordinates of a frame."""
-    family = placed(own, frame)
+    family = gaussian_in_frame(own, frame)
     fits = log_likelihoods(problem, surrogate, family.transformed(normals))
     return family.kl_to_prior() - share * jnp.mean(fits)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.deadline import check_clock
-from riesz.devices import Devices, each_of
+from riesz.devices import Devices, map_each
 from riesz.engines.base import InverseMass, Work
 from riesz.engines.checkpoint import AbstractCheckpoint, leaves_of, with_leaves
 from riesz.problem.problem import Coordinates
@@ -86,17 +86,17 @@ def kernels(settings: NutsSettings) -> tuple[Callable[..., Any], Callable[..., A
         def move(i, state_and_kept):
             moved = transition(state_and_kept[0], (density,), {})
             kept = jax.tree.map(
-                lambda rows, row: rows.at[i].set(row), state_and_kept[1], seen(moved)
+                lambda rows, row: rows.at[i].set(row), state_and_kept[1], transition_of(moved)
             )
             return moved, kept
 
-        empty = jax.tree.map(lambda x: jnp.zeros((BLOCK, *x.shape), x.dtype), seen(state))
+        empty = jax.tree.map(lambda x: jnp.zeros((BLOCK, *x.shape), x.dtype), transition_of(state))
         return jax.lax.fori_loop(0, num_transitions, move, (state, empty))
 
     return eqx.filter_jit(begin), eqx.filter_jit(advance)
 
 
-def seen(state: PyTree) -> Transition:
+def transition_of(state: PyTree) -> Transition:
     """What is kept of NumPyro's state."""
     return Transition(
         coordinates=state.z,
@@ -108,7 +108,7 @@ def seen(state: PyTree) -> Transition:
     )
 
 
-class Side(NamedTuple):
+class ChainGroup(NamedTuple):
     """Chains that move side by side, by their numbers: one, or all where there are devices."""
 
     numbers: tuple[int, ...]
@@ -119,10 +119,10 @@ class Side(NamedTuple):
         """`function(*shared, *row)` for all of them."""
         if self.devices is None:
             return [function(*shared, *row) for row in rows]
-        return each_of(Unpacked(function), shared, rows, self.devices)
+        return map_each(TakesTuple(function), shared, rows, self.devices)
 
 
-class Unpacked(eqx.Module):
+class TakesTuple(eqx.Module):
     """A function that takes its last arguments as one."""
 
     function: Callable[..., Any]
@@ -132,14 +132,14 @@ class Unpacked(eqx.Module):
         return self.function(*shared, *row)
 
 
-def sampled(
+def sample_chains(
     density: AbstractDensity,
     settings: NutsSettings,
     begins: list[tuple[PRNGKeyArray, Coordinates]],
     inverse_mass: InverseMass | None,
     total: int,
     advanced: Callable[[int, int], None],
-    side: Side,
+    side: ChainGroup,
 ) -> list[Transition]:
     """All transitions of some chains, warm-up included."""
     begin, advance = kernels(settings)
@@ -164,7 +164,7 @@ def sampled(
             kept = {"state": leaves_of(states[i]), "rows": rows[i]}
             side.checkpoint.keep(f"chain {number}", kept)
             advanced(number, counts[i])
-    shape = jax.tree.structure(seen(states[0]))
+    shape = jax.tree.structure(transition_of(states[0]))
     return [jax.tree.unflatten(shape, map(jnp.asarray, own)) for own in rows]
 
 
@@ -184,9 +184,9 @@ def all_chains(
         tasks = [shown.add_task(f"chain {i + 1}", total=total, terms="") for i in every]
         chains = []
         for numbers in [(i,) for i in every] if work.devices is None else [every]:
-            chains += sampled(
+            chains += sample_chains(
                 *(density, settings, [begins[i] for i in numbers], inverse_mass, total),
                 lambda number, count: shown.advance(tasks[number], count),
-                Side(numbers, work.checkpoint, work.devices),
+                ChainGroup(numbers, work.checkpoint, work.devices),
             )
     return jax.tree.map(lambda *parts: jnp.stack(parts), *chains)

@@ -30,13 +30,7 @@ from riesz.engines.base import (
     start_of_chains,
     states_by,
 )
-from riesz.engines.nuts.chains import (
-    AbstractDensity,
-    NutsSettings,
-    Transition,
-    all_chains,
-    kernels,
-)
+from riesz.engines.nuts.chains import AbstractDensity, NutsSettings, Transition, all_chains, kernels
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.chains import FEWEST, agreement
 from riesz.posterior.checks import STRAY
@@ -60,7 +54,7 @@ MAX_TRIES = 20
 """Draws of the prior that are tried for a chain, until one has a density."""
 
 
-def dispersed(
+def draw_starts(
     has_density: Callable[[Coordinates], bool],
     start: Any,
     num_chains: int,
@@ -103,7 +97,7 @@ def history_of(kept: Transition) -> dict[str, Array]:
     }
 
 
-def warnings_of(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str, ...]:
+def sampler_warnings(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str, ...]:
     """What a reader must know before trusting the draws."""
     notes = []
     divergences = int(jnp.sum(history["diverging"]))
@@ -120,7 +114,7 @@ def warnings_of(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str,
     if r_hat[worst] > R_HAT:
         notes.append(
             f"the chains do not agree yet: r_hat is {r_hat[worst]:.3f} for {names[worst]}, above "
-            f"{R_HAT}; {advice(r_hat[worst], *history['diverging'].shape)}"
+            f"{R_HAT}; {advice_on_r_hat(r_hat[worst], *history['diverging'].shape)}"
         )
     effective = np.nan_to_num(np.asarray(history["effective_draws"]), nan=1.0)
     fewest = int(np.argmin(effective))
@@ -142,7 +136,7 @@ def warnings_of(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str,
     return tuple(notes)
 
 
-def advice(r_hat: float, num_chains: int, num_draws: int) -> str:
+def advice_on_r_hat(r_hat: float, num_chains: int, num_draws: int) -> str:
     """A few draws may lie anywhere; many that stay in different places have a reason to."""
     if r_hat < APART or num_chains == 1 or num_draws < FEW_EFFECTIVE:
         return "take more warm-up and draws."
@@ -216,7 +210,7 @@ class Nuts(AbstractEngine):
             # By the program that begins chains: one more would have to be compiled.
             return bool(jnp.isfinite(begin(density, inverse_mass, key, place).potential_energy))
 
-        starts = dispersed(has_density, where, self.num_chains, jr.fold_in(key, 1), len(origin))
+        starts = draw_starts(has_density, where, self.num_chains, jr.fold_in(key, 1), len(origin))
         every = all_chains(density, how, key, starts, inverse_mass, self.num_samples, work)
         kept: Transition = jax.tree.map(lambda leaf: leaf[:, self.num_warmup :], every)
         # One gradient at the start of each chain, then one a leapfrog step.
@@ -229,7 +223,7 @@ class Nuts(AbstractEngine):
             history=history,
             engine=self.name,
             seed=work.seed,
-            notes=warnings_of(history, problem.latents.coordinate_names()),
+            notes=sampler_warnings(history, problem.latents.coordinate_names()),
         )
 
 

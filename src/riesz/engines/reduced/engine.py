@@ -32,14 +32,14 @@ from riesz.engines.base import (
 )
 from riesz.engines.checkpoint import NO_CHECKPOINT, leaves_of
 from riesz.engines.laplace.newton import search_origin
-from riesz.engines.nuts.engine import ExactDensity, Transition, history_of, warnings_of
+from riesz.engines.nuts.engine import ExactDensity, Transition, history_of, sampler_warnings
 from riesz.engines.reduced.model import (
     ReducedDensity,
-    Solved,
-    compared,
+    SolvedStates,
     density_from,
-    joined,
-    solved_at,
+    join_states,
+    reduced_errors,
+    solve_at,
 )
 from riesz.engines.sample.chains import FEWEST_DRAWS, ChainsState, Plan, restore_modes, run_chains
 from riesz.engines.sample.engine import (
@@ -51,7 +51,7 @@ from riesz.engines.sample.engine import (
 from riesz.engines.sample.hamiltonian import Chain, Modes, init
 from riesz.errors import EngineError, RieszError
 from riesz.fem.linear.linear_solve import Automatic
-from riesz.posterior.checks import DOUBTFUL, rms
+from riesz.posterior.checks import DOUBTFUL, rms_of
 from riesz.posterior.family import Draws, EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.posterior.psis import smoothed_weights
@@ -79,17 +79,17 @@ GOOD, LARGEST_GAP = 0.05, 0.5
 to be taken at once, and to be taken at all."""
 
 
-class Prepared(NamedTuple):
+class ReducedRun(NamedTuple):
     """A reduced equation that is right where the posterior is, and where chains stand there."""
 
     density: ReducedDensity
     run: ChainsState
-    seen: Solved
+    seen: SolvedStates
     gaps: Float[np.ndarray, " pilot"]  # of it and those before, at draws they had not seen
 
     def stored(self) -> dict[str, Any]:
         """As a checkpoint keeps it: states are solved for again."""
-        return {"places": self.seen.places, "gaps": self.gaps, "run": self.run.stored()}
+        return {"places": self.seen.points, "gaps": self.gaps, "run": self.run.stored()}
 
 
 class Reduced(AbstractEngine):
@@ -144,29 +144,29 @@ class Reduced(AbstractEngine):
         searching, preparing, weighing = jr.split(jr.key(work.seed), 3)
         kept = work.checkpoint.stored("peaks")
         if kept is None:
-            peaks, used = self.searched(problem, searching, work)
-            work.checkpoint.keep("peaks", {"found": leaves_of(peaks), "used": leaves_of(used)})
+            modes, used = self.search_modes(problem, searching, work)
+            work.checkpoint.keep("peaks", {"found": leaves_of(modes), "used": leaves_of(used)})
         else:
-            peaks, used = restore_modes(kept["found"]), restore_modes(kept["used"])
-        ready = self.prepared(problem, peaks, used, preparing, work)
+            modes, used = restore_modes(kept["found"]), restore_modes(kept["used"])
+        ready = self.prepare(problem, modes, used, preparing, work)
         plan = Plan(self.num_warmup, self.num_samples, self.target_accept)
         chains = work._replace(deadline=work.deadline.sooner(CHAINS))
         seen, run, cut = run_chains(ready.density, ready.run, plan, chains)
         moves: Transition = jax.tree.map(jnp.asarray, seen.transition)
-        chosen = spaced(moves.diverging.shape[1], -(-self.num_exact // self.num_chains))
+        chosen = evenly_spaced(moves.diverging.shape[1], -(-self.num_exact // self.num_chains))
         history = history_of(moves) | {"peak": jnp.asarray(seen.mode)}
         history |= {name: rows[:, chosen] for name, rows in history.items() if rows.ndim > 1}
         draws = moves.coordinates[:, chosen]
-        exact = solved_at(problem, states_by(self.linear_solver), flat(draws))
-        logs = compared(ready.density, exact).log_ratios.reshape(draws.shape[:2])
-        found = weighed(np.asarray(draws), logs, weighing)
+        exact = solve_at(problem, states_by(self.linear_solver), flatten_chains(draws))
+        logs = reduced_errors(ready.density, exact).log_ratios.reshape(draws.shape[:2])
+        found = importance_resample(np.asarray(draws), logs, weighing)
         if "effective_draws" in history:
             fewer = jnp.minimum(history["effective_draws"], found.effective_draws)
             history["effective_draws"] = fewer
         notes = (
             *cut,
             *note_on_modes(np.asarray(seen.mode), run.modes.count),
-            *warnings_of(history, problem.latents.coordinate_names()),
+            *sampler_warnings(history, problem.latents.coordinate_names()),
             *found.notes,
         )
         return Posterior(
@@ -181,7 +181,7 @@ class Reduced(AbstractEngine):
             notes=notes,
         )
 
-    def searched(
+    def search_modes(
         self, problem: InverseProblem, key: PRNGKeyArray, work: Work
     ) -> tuple[Modes, Modes]:
         """The modes of the exact posterior, and those that chains may jump between."""
@@ -190,9 +190,9 @@ class Reduced(AbstractEngine):
         found = gaussians_at_modes(problem, solver, origin, self.num_searches, key)
         return found, usable_modes(ExactDensity(problem, solver), found, jr.fold_in(key, 1))
 
-    def prepared(
+    def prepare(
         self, problem: InverseProblem, found: Modes, used: Modes, key: PRNGKeyArray, work: Work
-    ) -> Prepared:
+    ) -> ReducedRun:
         """Reduced equations one after the other, each by states where chains by the last one go."""
         states = states_by(self.linear_solver)
         half = -(-self.num_snapshots // 2)
@@ -200,31 +200,31 @@ class Reduced(AbstractEngine):
         kept = work.checkpoint.stored("pilots")
         if kept is None:
             draw_key, place_key, chain_key = jr.split(key, 3)
-            places = about(found, self.num_snapshots, draw_key)
-            seen = solved_at(problem, states, places).only_found()
+            places = draw_about_modes(found, self.num_snapshots, draw_key)
+            seen = solve_at(problem, states, places).finite()
             density = density_from(problem, centre_of(found), seen, self.num_modes)
             chains = init_dispersed(density, found, self.num_chains, place_key, chain_key)
-            ready = Prepared(density, ChainsState(chains, used), seen, np.zeros(0))
+            ready = ReducedRun(density, ChainsState(chains, used), seen, np.zeros(0))
         else:
-            ready = resumed(problem, kept, states, self.num_modes)
+            ready = restore_run(problem, kept, states, self.num_modes)
         # Of a pilot nothing is kept but its end.
         pilot = Plan(PILOT_WARMUP, each, self.target_accept)
         unkept = work._replace(checkpoint=NO_CHECKPOINT)
         while len(ready.gaps) < MAX_PILOTS and not (len(ready.gaps) and ready.gaps[-1] <= GOOD):
             moved, run, _ = run_chains(ready.density, ready.run, pilot, unkept)
-            places = flat(jnp.asarray(moved.transition.coordinates))
-            fresh = solved_at(problem, states, places).only_found()
-            gap = rms(compared(ready.density, fresh).gaps.ravel())
-            seen = joined(Solved(*(one[-half:] for one in ready.seen)), fresh)
+            places = flatten_chains(jnp.asarray(moved.transition.coordinates))
+            fresh = solve_at(problem, states, places).finite()
+            gap = rms_of(reduced_errors(ready.density, fresh).gaps.ravel())
+            seen = join_states(SolvedStates(*(one[-half:] for one in ready.seen)), fresh)
             density = density_from(problem, centre_of(run.modes), seen, self.num_modes)
-            chains = [restarted(density, chain) for chain in run.chains]
+            chains = [restart_chain(density, chain) for chain in run.chains]
             run = ChainsState(chains, run.modes, num_gradients=run.num_gradients)
             gaps = np.append(ready.gaps, gap if np.isfinite(gap) else np.inf)
-            ready = Prepared(density, run, seen, gaps)
+            ready = ReducedRun(density, run, seen, gaps)
             work.checkpoint.keep("pilots", ready.stored())
         if not ready.gaps[-1] <= LARGEST_GAP:
             raise EngineError(
-                f"reduced: {ready.density.equation.num_modes} modes of {len(ready.seen.places)} "
+                f"reduced: {ready.density.equation.num_modes} modes of {len(ready.seen.points)} "
                 f"states leave {ready.gaps[-1]:.2g} standard deviations of the noise at the "
                 f"sensors, more than {LARGEST_GAP:g}: set num_snapshots and num_modes higher, or "
                 "use sample."
@@ -232,46 +232,48 @@ class Reduced(AbstractEngine):
         return ready
 
 
-def resumed(
+def restore_run(
     problem: InverseProblem, kept: Mapping[str, Any], states: ExactStates, num_modes: int
-) -> Prepared:
+) -> ReducedRun:
     """From what a checkpoint has kept."""
-    seen = solved_at(problem, states, jnp.asarray(kept["places"]))
+    seen = solve_at(problem, states, jnp.asarray(kept["places"]))
     centre = centre_of(restore_modes(kept["run"]["peaks"]))
     density = density_from(problem, centre, seen, num_modes)
     chains = [init(density, jr.key(0), centre) for _ in kept["run"]["chains"]]
     run = ChainsState(chains, restore_modes(kept["run"]["peaks"])).restore(kept["run"])
-    return Prepared(density, run, seen, np.asarray(kept["gaps"]))
+    return ReducedRun(density, run, seen, np.asarray(kept["gaps"]))
 
 
-def about(peaks: Modes, count: int, key: PRNGKeyArray) -> Draws:
+def draw_about_modes(modes: Modes, count: int, key: PRNGKeyArray) -> Draws:
     """Draws of the normal distributions about modes, by their weights, made wider."""
     which, normal = jr.split(key)
-    owners = jr.categorical(which, peaks.log_weights, shape=(count,))
-    normals = WIDER * jr.normal(normal, (count, len(centre_of(peaks))))
-    return jax.vmap(lambda owner, own: peaks.metric(owner).unwhiten(own))(owners, normals)
+    owners = jr.categorical(which, modes.log_weights, shape=(count,))
+    normals = WIDER * jr.normal(normal, (count, len(centre_of(modes))))
+    return jax.vmap(lambda owner, own: modes.metric(owner).unwhiten(own))(owners, normals)
 
 
-def centre_of(peaks: Modes) -> Coordinates:
-    return peaks.metrics.centre[jnp.argmax(peaks.log_weights)]
+def centre_of(modes: Modes) -> Coordinates:
+    return modes.metrics.centre[jnp.argmax(modes.log_weights)]
 
 
-def restarted(density: ReducedDensity, chain: Chain) -> Chain:
+def restart_chain(density: ReducedDensity, chain: Chain) -> Chain:
     """At the same place by another density, with the same length of steps."""
     fresh = init(density, chain.key, chain.position)
     return eqx.tree_at(lambda one: one.step_size, fresh, chain.step_size)
 
 
-def flat(by_chain: Float[Array, "chain draw coordinate"]) -> Float[Array, "every coordinate"]:
+def flatten_chains(
+    by_chain: Float[Array, "chain draw coordinate"],
+) -> Float[Array, "every coordinate"]:
     return by_chain.reshape(-1, by_chain.shape[-1])
 
 
-def spaced(count: int, wanted: int) -> Int[np.ndarray, " chosen"]:
+def evenly_spaced(count: int, wanted: int) -> Int[np.ndarray, " chosen"]:
     """So many of a number of draws, evenly; all where there are fewer."""
     return np.unique(np.linspace(0, count - 1, min(wanted, count)).round().astype(int))
 
 
-class Weighed(NamedTuple):
+class ResampledDraws(NamedTuple):
     """Draws that were drawn again by their weights, and what these tell."""
 
     draws: Float[np.ndarray, "chain draw coordinate"]
@@ -280,11 +282,11 @@ class Weighed(NamedTuple):
     notes: tuple[str, ...]
 
 
-def weighed(
+def importance_resample(
     draws: Float[np.ndarray, "chain draw coordinate"],
     log_ratios: Float[np.ndarray, "chain draw"],
     key: PRNGKeyArray,
-) -> Weighed:
+) -> ResampledDraws:
     """Draws of the reduced posterior as ones of the exact one.
 
     Where the equation could not be solved there is no exact posterior, and no weight.
@@ -308,4 +310,4 @@ def weighed(
             "reduced equation is not good enough for its draws to be corrected by their weights. "
             "Set num_snapshots and num_modes higher, or use sample.",
         )
-    return Weighed(again, found.k_hat, found.effective_draws, notes)
+    return ResampledDraws(again, found.k_hat, found.effective_draws, notes)

@@ -13,11 +13,11 @@ from riesz.arrays import on_device
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.errors import EngineError, RieszError
 from riesz.fem.assembly import jacobian
-from riesz.posterior.checks import rms
+from riesz.posterior.checks import rms_of
 from riesz.posterior.family import Draws
-from riesz.posterior.posterior import AT_ONCE, ExactStates, values_of
+from riesz.posterior.posterior import AT_ONCE, ExactStates, latent_values
 from riesz.problem.problem import Coordinates, InverseProblem
-from riesz.surrogate.reduced import ReducedEquation, at_rim, reduced_equation, spanned
+from riesz.surrogate.reduced import ReducedEquation, at_rim, pod_basis, reduced_equation
 
 HIDDEN = 5e-4
 """What a reduced equation may neglect of states, as a share of what noise is of them."""
@@ -51,51 +51,51 @@ class ReducedDensity(AbstractDensity):
         self.problem.explain(coordinates, "the chains start")
 
 
-class Solved(NamedTuple):
+class SolvedStates(NamedTuple):
     """Exact states at some places, NaN where there is none."""
 
-    places: Float[np.ndarray, "draw coordinate"]
+    points: Float[np.ndarray, "draw coordinate"]
     states: Float[np.ndarray, "draw node"]
 
-    def only_found(self) -> "Solved":
+    def finite(self) -> "SolvedStates":
         """Without places where there is none."""
         good = np.flatnonzero(np.isfinite(self.states).all(axis=1))
         if len(good) < FEWEST:
-            count = f"{len(good)} of {len(self.places)}"
+            count = f"{len(good)} of {len(self.points)}"
             raise EngineError(
                 f"reduced: the equation could be solved at {count} draws. Look "
                 "for priors that allow impossible coefficients."
             )
-        return Solved(self.places[good], self.states[good])
+        return SolvedStates(self.points[good], self.states[good])
 
 
-def solved_at(problem: InverseProblem, states: ExactStates, places: Draws) -> Solved:
-    return Solved(np.asarray(places), states.in_parts(problem, places))
+def solve_at(problem: InverseProblem, states: ExactStates, places: Draws) -> SolvedStates:
+    return SolvedStates(np.asarray(places), states.in_parts(problem, places))
 
 
-def joined(one: Solved, other: Solved) -> Solved:
-    return Solved(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
+def join_states(one: SolvedStates, other: SolvedStates) -> SolvedStates:
+    return SolvedStates(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
 
 
 def density_from(
-    problem: InverseProblem, centre: Coordinates, seen: Solved, num_modes: int
+    problem: InverseProblem, centre: Coordinates, seen: SolvedStates, num_modes: int
 ) -> ReducedDensity:
     """From exact states, with the energy of the equation at a centre of them."""
     forward = problem.forward
     free = np.asarray(forward.free)
     neglected = HIDDEN * noise_share(problem, centre, seen)
-    basis = spanned(seen.states[:, free], energy_at(problem, centre), num_modes, neglected)
-    z = values_of(problem, on_device(seen.places))
+    basis = pod_basis(seen.states[:, free], energy_at(problem, centre), num_modes, neglected)
+    z = latent_values(problem, on_device(seen.points))
     equation = reduced_equation(forward, z, basis, neglected)
     sensors = problem.operator.to_scipy()[:, free] @ basis.columns
     return ReducedDensity(problem, equation, on_device(sensors))
 
 
-def noise_share(problem: InverseProblem, centre: Coordinates, seen: Solved) -> float:
+def noise_share(problem: InverseProblem, centre: Coordinates, seen: SolvedStates) -> float:
     """How large noise is beside what the sensors see of states."""
     signal = on_device(problem.operator.to_scipy() @ seen.states.T)
     told = np.asarray(problem.whiten(signal, problem.z(centre)))
-    return 1 / max(rms(told.ravel()), np.finfo(float).tiny)
+    return 1 / max(rms_of(told.ravel()), np.finfo(float).tiny)
 
 
 def energy_at(problem: InverseProblem, centre: Coordinates) -> sp.csr_array:
@@ -110,23 +110,23 @@ def energy_at(problem: InverseProblem, centre: Coordinates) -> sp.csr_array:
     return sp.csr_array((matrix + matrix.T) / 2)
 
 
-class Compared(NamedTuple):
+class ReducedErrors(NamedTuple):
     """The reduced equation beside exact states, for each draw."""
 
     gaps: Float[np.ndarray, "draw sensor"]  # in standard deviations of the noise
     log_ratios: Float[np.ndarray, " draw"]  # exact less reduced log-density
 
 
-def compared(density: ReducedDensity, exact: Solved) -> Compared:
-    size = len(exact.places)
+def reduced_errors(density: ReducedDensity, exact: SolvedStates) -> ReducedErrors:
+    size = len(exact.points)
     count = -(-size // AT_ONCE) * AT_ONCE  # so that few programs are made
     places, states = (np.resize(one, (count, one.shape[1])) for one in exact)
-    gaps, ratios = beside(density, jnp.asarray(places), jnp.asarray(states))
-    return Compared(np.asarray(gaps)[:size], np.asarray(ratios)[:size])
+    gaps, ratios = predict_both(density, jnp.asarray(places), jnp.asarray(states))
+    return ReducedErrors(np.asarray(gaps)[:size], np.asarray(ratios)[:size])
 
 
 @eqx.filter_jit
-def beside(
+def predict_both(
     density: ReducedDensity, places: Draws, states: Float[Array, "draw node"]
 ) -> tuple[Float[Array, "draw sensor"], Float[Array, " draw"]]:
     problem = density.problem

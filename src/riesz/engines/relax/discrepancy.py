@@ -33,7 +33,7 @@ class AbstractErrors(eqx.Module):
         """The product with their covariance."""
 
     @abstractmethod
-    def drawn(
+    def draw(
         self, key: PRNGKeyArray, like: Float[Array, "*step free"]
     ) -> Float[Array, "*step free"]:
         """Some of them, of a given shape."""
@@ -57,7 +57,7 @@ class GramFactor(AbstractErrors):
     def gram(self, vector: Float[Array, " free"]) -> Float[Array, " free"]:
         return self @ self.transpose_product(vector)
 
-    def drawn(self, key: PRNGKeyArray, like: Float[Array, " free"]) -> Float[Array, " free"]:
+    def draw(self, key: PRNGKeyArray, like: Float[Array, " free"]) -> Float[Array, " free"]:
         return self @ jr.normal(key, like.shape, like.dtype)
 
 
@@ -121,13 +121,13 @@ class Linearised(eqx.Module):
         return with_dirichlet(forward, values, z)
 
 
-def suited(problem: InverseProblem) -> AbstractLinearSolver:
+def relax_solver(problem: InverseProblem) -> AbstractLinearSolver:
     """The linear solver for many draws and, for each, an adjoint solve a sensor."""
     return problem.default_solver(num_rhs=1 + len(problem.observed))
 
 
 @eqx.filter_jit
-def linearised(
+def linearise(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
 ) -> Linearised:
     """One factorisation, and one adjoint solve a sensor; differentiable."""

@@ -29,7 +29,7 @@ from riesz.engines.base import (
 )
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.emulate.engine import Emulate, num_features, trajectory_over_prior
-from riesz.engines.emulate.in_time import check_in_time
+from riesz.engines.emulate.in_time import check_trajectory
 from riesz.engines.emulate.start import (
     PatchSettings,
     check_nested,
@@ -42,21 +42,21 @@ from riesz.engines.relax.discrepancy import AbstractErrors, gram_factor
 from riesz.engines.relax.error_scale import (
     check_problem,
     gram_matrix,
+    maximum_likelihood_epsilon,
     median_unit,
     median_units,
-    most_likely_epsilon,
 )
-from riesz.engines.relax.polish import Polished, polished
+from riesz.engines.relax.gaussian_refinement import RefinedGaussian, refine_gaussian
 from riesz.engines.relax.schedule import Epsilon, Scales, as_schedule
-from riesz.engines.relax.states import RelaxedStates, check_numbers, loose_trajectory, step_grams
+from riesz.engines.relax.states import RelaxedStates, check_memory, loose_trajectory, step_grams
 from riesz.engines.relax.training import (
     AnySurrogate,
-    Pace,
+    RelaxPace,
     Watch,
-    approached,
+    init_state,
     initial_data,
-    initial_state,
-    trained,
+    train_stage,
+    train_to_tail,
 )
 from riesz.errors import RieszError
 from riesz.penalty.dual_norm import Gram, check_energy
@@ -141,8 +141,8 @@ class Relax(PatchSettings, AbstractEngine):
         features = num_features(problem, own.num_bends, self.features)
         drawn = own.batches()
         squares = 2 * drawn.num_batches * drawn.num_samples * features**2
-        check_in_time(problem, squares, self.name)
-        check_numbers(problem)
+        check_trajectory(problem, squares, self.name)
+        check_memory(problem)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)
@@ -154,7 +154,7 @@ class Relax(PatchSettings, AbstractEngine):
             penalty = exact_penalty(problem.forward, as_gram(self.gram))
         else:
             penalty = default_penalty(problem, self)
-        return relaxed(
+        return fit_relaxed(
             *(problem, self, penalty),
             seed=work.seed,
             progress=work.progress,
@@ -213,7 +213,7 @@ def sizes_in_time(engine: Relax) -> Emulate:
     )
 
 
-def relaxed(
+def fit_relaxed(
     problem: InverseProblem,
     engine: Relax,
     penalty: AbstractPenalty | StepPenalty,
@@ -233,20 +233,20 @@ def relaxed(
         start = steady_beginning(problem, engine, penalty, network_key)
     factor, exact_unit, unit, surrogate, learns_prior = start
     prior = full_rank(problem.num_coordinates, problem.forward.dtype)
-    pace = Pace(
+    pace = RelaxPace(
         *(engine.num_samples, engine.prior_steps, engine.steps),
         *(engine.learning_rate, engine.family_learning_rate),
     )
     watch = Watch(engine.block_steps, engine.patience, progress, checkpoint)
-    state = initial_state(surrogate, prior, pace)
+    state = init_state(surrogate, prior, pace)
     data = initial_data(
         problem, penalty, surrogate, prior, unit, schedule, engine.steps, engine.tail
     )
     if learns_prior:
-        state, _ = trained(pace, state, prior_key, data, "prior", watch, on_prior=True)
-    refreshed = partial(most_likely_epsilon, problem, factor, float(exact_unit))
-    state, data, history = approached(schedule, state, key, data, refreshed, pace, watch)
-    state, tail = trained(pace, state, jr.fold_in(key, 1), data, "tail", watch)
+        state, _ = train_stage(pace, state, prior_key, data, "prior", watch, on_prior=True)
+    refreshed = partial(maximum_likelihood_epsilon, problem, factor, float(exact_unit))
+    state, data, history = train_to_tail(schedule, state, key, data, refreshed, pace, watch)
+    state, tail = train_stage(pace, state, jr.fold_in(key, 1), data, "tail", watch)
     curves = {name: np.concatenate([*history.get(name, ()), tail[name]]) for name in tail}
     # The mean of q's parameters since epsilon has its end value and the tail began.
     q = jax.tree.map(lambda total: total / len(tail["kl"]), state.tail_sum)
@@ -254,7 +254,7 @@ def relaxed(
     states = RelaxedStates(exact_unit * scales.values, jnp.asarray(scales.log_weights), factor)
     end = None
     if engine.polishing_rounds:
-        end = polished(
+        end = refine_gaussian(
             *(problem, states, q, polish_key),
             num_draws=engine.polishing_draws,
             rounds=engine.polishing_rounds,
@@ -270,11 +270,13 @@ def relaxed(
         history={name: jnp.asarray(curve) for name, curve in curves.items()},
         engine=engine.name,
         seed=seed,
-        notes=told(problem, scales, end),
+        notes=notes_on_fit(problem, scales, end),
     )
 
 
-def told(problem: InverseProblem, scales: Scales, end: Polished | None) -> tuple[str, ...]:
+def notes_on_fit(
+    problem: InverseProblem, scales: Scales, end: RefinedGaussian | None
+) -> tuple[str, ...]:
     """What a reader must know before trusting the posterior."""
     is_learned = len(scales.values) > 1
     if end is None:

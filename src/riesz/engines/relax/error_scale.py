@@ -18,9 +18,9 @@ from riesz.engines.relax.discrepancy import (
     AbstractErrors,
     GramFactor,
     Linearised,
-    linearised,
+    linearise,
     noise_variances,
-    suited,
+    relax_solver,
 )
 from riesz.engines.relax.schedule import Learned
 from riesz.engines.relax.states import linearised_equation
@@ -73,7 +73,7 @@ def patch_variances(
     return jax.vmap(variance)(here.responses)
 
 
-def most_likely_epsilon(
+def maximum_likelihood_epsilon(
     problem: InverseProblem, factor: AbstractErrors, unit: float, coordinates: Coordinates
 ) -> float:
     r"""The `epsilon_rel` that maximises the likelihood of the data, the unknowns integrated out.
@@ -83,9 +83,9 @@ def most_likely_epsilon(
     $N(h - J\bar\xi,\; D + \epsilon^2 K + J J^\top)$: for linear equations exactly. Its
     log-determinant is what keeps epsilon from growing without end; the paper's objective drops it.
     """
-    here = linearised_equation(problem, coordinates, suited(problem))
+    here = linearised_equation(problem, coordinates, relax_solver(problem))
     grid = np.log(Learned().scales().values)
-    slopes = np.asarray(sensor_slopes(problem, coordinates))
+    slopes = np.asarray(sensor_jacobian(problem, coordinates))
     problem.check_solved(coordinates[None], slopes[None])
     offset = np.asarray(problem.observed - problem.operator @ here.state)
     offset = offset + slopes @ np.asarray(coordinates)
@@ -93,7 +93,7 @@ def most_likely_epsilon(
     spread = unit**2 * np.asarray(here.discrepancy(factor))
 
     def cost(log_epsilon: float) -> float:
-        return -log_evidence(offset, noise + np.exp(2 * log_epsilon) * spread)
+        return -gaussian_log_evidence(offset, noise + np.exp(2 * log_epsilon) * spread)
 
     best = int(np.argmin([cost(one) for one in grid]))
     around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
@@ -101,14 +101,14 @@ def most_likely_epsilon(
 
 
 @eqx.filter_jit
-def sensor_slopes(
+def sensor_jacobian(
     problem: InverseProblem, coordinates: Coordinates
 ) -> Float[Array, "sensor coordinate"]:
     """Derivatives of the exact solution at the sensors by the coordinates."""
     return jax.jacrev(lambda one: problem.operator @ problem.state(one))(coordinates)
 
 
-def log_evidence(
+def gaussian_log_evidence(
     offset: Float[np.ndarray, " sensor"], covariance: Float[np.ndarray, "sensor sensor"]
 ) -> float:
     """The normal log-density, log-determinant included, up to a constant."""
@@ -156,7 +156,7 @@ def gram_matrix(penalty: AbstractPenalty) -> SparseMatrix:
 def median_unit(problem: InverseProblem, factor: AbstractErrors) -> Float[Array, ""]:
     """The epsilon that counts as one noise sd at the priors' medians."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    here = linearised_equation(problem, origin, suited(problem))
+    here = linearised_equation(problem, origin, relax_solver(problem))
     errors = jnp.diagonal(here.discrepancy(factor))
     return epsilon_unit(errors, noise_variances(problem, origin))
 
@@ -166,7 +166,7 @@ def median_units(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The same exactly, and by patches, for a steady equation."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    here = linearised(problem, origin, suited(problem))
+    here = linearise(problem, origin, relax_solver(problem))
     variances = noise_variances(problem, origin)
     exact = epsilon_unit(jnp.diagonal(here.discrepancy(factor)), variances)
     if not (isinstance(penalty, WeakFormPenalty) and never_negative(penalty)):

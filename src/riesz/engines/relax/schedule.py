@@ -58,7 +58,7 @@ class Fixed(AbstractSchedule):
     epsilon_rel: float = eqx.field(static=True)
 
     def __check_init__(self):
-        check_positive(self.epsilon_rel)
+        check_epsilon(self.epsilon_rel)
 
     def path(self, num_steps: int) -> Float[np.ndarray, " step"]:
         return np.full(num_steps, self.epsilon_rel)
@@ -80,7 +80,7 @@ class Annealed(AbstractSchedule):
     cycles: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        check_positive(self.epsilon_rel)
+        check_epsilon(self.epsilon_rel)
         if self.start < self.epsilon_rel:
             raise RieszError(
                 f"annealing from {self.start} to {self.epsilon_rel} would loosen the equation: "
@@ -109,7 +109,7 @@ class Learned(AbstractSchedule):
     start: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self):
-        check_positive(self.start)
+        check_epsilon(self.start)
 
     def path(self, num_steps: int) -> Float[np.ndarray, " step"]:
         return np.full(num_steps, self.start)
@@ -125,7 +125,7 @@ class Learned(AbstractSchedule):
         return Scales(np.exp(logs), scipy.special.log_softmax(weights))
 
 
-def check_positive(epsilon_rel: float) -> None:
+def check_epsilon(epsilon_rel: float) -> None:
     if not 0 < epsilon_rel < np.inf:
         raise RieszError(
             f"epsilon_rel is {epsilon_rel}: it must be positive and finite. The limit of zero is "

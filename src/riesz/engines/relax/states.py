@@ -27,9 +27,9 @@ from riesz.engines.relax.discrepancy import (
     GramFactor,
     Linearised,
     gram_factor,
-    linearised,
+    linearise,
     log_densities,
-    suited,
+    relax_solver,
 )
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
@@ -71,12 +71,12 @@ class StepGrams(AbstractErrors):
 
         return jax.vmap(own)(self.beside, vector)
 
-    def drawn(self, key: PRNGKeyArray, like: Errors) -> Errors:
+    def draw(self, key: PRNGKeyArray, like: Errors) -> Errors:
 
         def own(key, beside, error):
             least_key, mass_key = jr.split(key)
-            mass = self.mass.drawn(mass_key, error)
-            return self.least.drawn(least_key, error) + jnp.sqrt(beside) * mass
+            mass = self.mass.draw(mass_key, error)
+            return self.least.draw(least_key, error) + jnp.sqrt(beside) * mass
 
         return jax.vmap(own)(jr.split(key, len(like)), self.beside, like)
 
@@ -95,24 +95,24 @@ def step_grams(step: BoundaryValueProblem, penalty: StepPenalty, gram: Gram) -> 
 
 
 @eqx.filter_custom_jvp
-def spread(
+def discrepancy_matrix(
     steps: Steps, rows: Responses, grams: AbstractErrors, solver: AbstractLinearSolver
 ) -> Spread:
     """The matrix K, from what readings are made of in each step."""
     responses = solve_backwards(steps, rows, solver)
-    return jnp.einsum("nsf,nrf->sr", responses, weighed(grams, responses))
+    return jnp.einsum("nsf,nrf->sr", responses, weight_responses(grams, responses))
 
 
-def weighed(grams: AbstractErrors, responses: Responses) -> Responses:
+def weight_responses(grams: AbstractErrors, responses: Responses) -> Responses:
     return jax.vmap(grams.gram, in_axes=1, out_axes=1)(responses)
 
 
-@spread.def_jvp
+@discrepancy_matrix.def_jvp
 def spread_jvp(primals: Any, tangents: Any) -> tuple[Spread, Spread]:
     """First derivatives by the matrices: dK = -(T dL L^-1 G T^T) and its transpose, T = H L^-1."""
     steps, rows, grams, solver = primals
     responses = solve_backwards(steps, rows, solver)
-    sides = weighed(grams, responses)
+    sides = weight_responses(grams, responses)
     moved = solve_forwards(steps, sides, solver)
     last = jnp.concatenate([jnp.zeros_like(moved[:1]), moved[:-1]])
     before = jnp.concatenate([jnp.zeros_like(moved[:1]), last[:-1]])
@@ -146,7 +146,7 @@ class LinearisedInTime(eqx.Module):
 
     def discrepancy(self, errors: AbstractErrors) -> Spread:
         """The matrix K, with its first derivatives."""
-        return spread(self.steps, self.rows, errors, self.solver)
+        return discrepancy_matrix(self.steps, self.rows, errors, self.solver)
 
     def without_error(self) -> Errors:
         return jnp.zeros_like(self.rows[:, 0])
@@ -166,11 +166,11 @@ class LinearisedInTime(eqx.Module):
         assert problem.time is not None
         operator = problem.time.sensors.operator
         assert operator is not None
-        change = carried(problem, z, errors, operator.__matmul__, self.solver)
+        change = propagate_errors(problem, z, errors, operator.__matmul__, self.solver)
         return self.state + change.ravel()
 
 
-def carried(
+def propagate_errors(
     problem: InverseProblem,
     z: PyTree,
     errors: Errors,
@@ -194,7 +194,7 @@ def linearised_equation(
 ) -> Linearised | LinearisedInTime:
     """About its solution."""
     if problem.time is None:
-        return linearised(problem, coordinates, solver)
+        return linearise(problem, coordinates, solver)
     return linearised_in_time(problem, problem.z(coordinates), solver)
 
 
@@ -206,10 +206,12 @@ def linearised_in_time(
     time, forward = problem.time, problem.forward
     assert time is not None
     record = time.solve(forward, z, solver)
-    return LinearisedInTime(record, steps_of(time.transient(forward), z), rows_of(problem), solver)
+    return LinearisedInTime(
+        record, steps_of(time.transient(forward), z), reading_rows(problem), solver
+    )
 
 
-def rows_of(problem: InverseProblem) -> Responses:
+def reading_rows(problem: InverseProblem) -> Responses:
     """Readings as functionals of the free values of each step that may err."""
     time = problem.time
     assert time is not None
@@ -232,7 +234,7 @@ def ends_of_steps(time: ObservationInTime) -> Int[np.ndarray, " time"]:
     return np.arange(given, len(time.axis.times)) * time.num_stages - given
 
 
-def check_numbers(problem: InverseProblem) -> None:
+def check_memory(problem: InverseProblem) -> None:
     """Raise where there is not the memory for all readings and steps."""
     time = problem.time
     assert time is not None
@@ -317,7 +319,7 @@ class RelaxedStates(AbstractStateMap):
 
     def ready(self, problem: InverseProblem) -> "RelaxedStates":
         """The same with the solver that suits a problem, to be chosen before anything compiles."""
-        solver = suited(problem) if isinstance(self.linear_solver, Automatic) else None
+        solver = relax_solver(problem) if isinstance(self.linear_solver, Automatic) else None
         return self if solver is None else dataclasses.replace(self, linear_solver=solver)
 
     def from_outside(
@@ -366,7 +368,7 @@ class RelaxedStates(AbstractStateMap):
         variances = problem.noise_sd(z) ** 2
         scale_key, error_key, noise_key = jr.split(key, 3)
         epsilon = self.epsilon[jr.categorical(scale_key, self.log_fits(problem, z, here))]
-        error = epsilon * self.factor.drawn(error_key, here.without_error())  # before the data
+        error = epsilon * self.factor.draw(error_key, here.without_error())  # before the data
         noise = jnp.sqrt(variances) * jr.normal(noise_key, variances.shape, variances.dtype)
         covariance = jnp.diag(variances) + epsilon**2 * here.discrepancy(self.factor)
         gap = problem.observed - problem.operator @ here.state - here.seen(error) - noise
@@ -383,4 +385,4 @@ class RelaxedStates(AbstractStateMap):
         solver: AbstractLinearSolver,
     ) -> Float[Array, "time place"]:
         here = linearised_in_time(problem, z, solver)
-        return carried(under, z, self.error(problem, key, z, here), read, solver)
+        return propagate_errors(under, z, self.error(problem, key, z, here), read, solver)

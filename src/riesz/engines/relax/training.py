@@ -71,7 +71,7 @@ def relaxed_terms(
     return Terms(-jnp.mean(fits), family.kl_to_prior(), square / (2 * epsilon**2))
 
 
-def trained_part(surrogate: AnySurrogate) -> PyTree:
+def trainable_part(surrogate: AnySurrogate) -> PyTree:
     """What training moves."""
     if isinstance(surrogate, LooseTrajectory):
         return surrogate.change
@@ -80,10 +80,10 @@ def trained_part(surrogate: AnySurrogate) -> PyTree:
 
 def with_part(surrogate: AnySurrogate, part: PyTree) -> AnySurrogate:
     """The surrogate with its trained part replaced."""
-    return eqx.tree_at(trained_part, surrogate, part)
+    return eqx.tree_at(trainable_part, surrogate, part)
 
 
-class Pace(NamedTuple):
+class RelaxPace(NamedTuple):
     """What a step reads of the settings: hashable, as part of a compiled step must be."""
 
     num_samples: int
@@ -128,7 +128,7 @@ class RelaxData(eqx.Module):
 class RelaxStep(eqx.Module):
     """One step of both optimisers; on the prior, only the surrogate moves."""
 
-    pace: Pace = eqx.field(static=True)
+    pace: RelaxPace = eqx.field(static=True)
     on_prior: bool = eqx.field(static=True)
 
     def __call__(
@@ -154,13 +154,13 @@ class RelaxStep(eqx.Module):
         family = data.prior if self.on_prior else state.family
         gradient = eqx.filter_value_and_grad(objective, has_aux=True)
         (_, terms), (part_slope, family_slope) = gradient((state.part, family))
-        part, part_memory = moved(
+        part, part_memory = apply_update(
             part_optimiser(self.pace), part_slope, state.part_memory, state.part
         )
         if self.on_prior:
             after = dataclasses.replace(state, part=part, part_memory=part_memory)
             return after, {"penalty": terms.penalty}
-        family, family_memory = moved(
+        family, family_memory = apply_update(
             family_optimiser(self.pace), family_slope, state.family_memory, family
         )
         in_tail = (state.count >= data.tail_start).astype(relative.dtype)
@@ -170,16 +170,16 @@ class RelaxStep(eqx.Module):
         return after, {**curves, "epsilon_rel": relative}
 
 
-def moved(optimiser, slope: PyTree, memory: PyTree, part: PyTree):
+def apply_update(optimiser, slope: PyTree, memory: PyTree, part: PyTree):
     changes, memory = optimiser.update(slope, memory)
     return eqx.apply_updates(part, changes), memory
 
 
-def part_optimiser(pace: Pace) -> optax.GradientTransformation:
+def part_optimiser(pace: RelaxPace) -> optax.GradientTransformation:
     return optax.adam(cosine(pace.learning_rate, pace.prior_steps + pace.steps))
 
 
-def family_optimiser(pace: Pace) -> optax.GradientTransformation:
+def family_optimiser(pace: RelaxPace) -> optax.GradientTransformation:
     # A short memory of squared slopes: the first ones, of the prior, are larger by far.
     return optax.adam(cosine(pace.family_learning_rate, pace.steps), b2=0.99)
 
@@ -189,8 +189,8 @@ def cosine(rate: float, steps: int) -> optax.Schedule:
     return optax.cosine_decay_schedule(rate, max(steps, 1), alpha=0.02)
 
 
-def initial_state(surrogate: AnySurrogate, family: AbstractGaussian, pace: Pace) -> RelaxState:
-    part = trained_part(surrogate)
+def init_state(surrogate: AnySurrogate, family: AbstractGaussian, pace: RelaxPace) -> RelaxState:
+    part = trainable_part(surrogate)
     return RelaxState(
         part=part,
         part_memory=part_optimiser(pace).init(eqx.filter(part, eqx.is_inexact_array)),
@@ -226,13 +226,13 @@ def initial_data(
     )
 
 
-def approached(
+def train_to_tail(
     schedule: AbstractSchedule,
     state: RelaxState,
     key: PRNGKeyArray,
     data: RelaxData,
     refreshed: Callable[[Coordinates], float],
-    pace: Pace,
+    pace: RelaxPace,
     watch: Watch,
 ) -> tuple[RelaxState, RelaxData, dict[str, list[np.ndarray]]]:
     """The training up to the tail; a learned epsilon is found again after each block."""
@@ -242,7 +242,7 @@ def approached(
     for number, start in enumerate(range(0, before, length)):
         block_key = jr.fold_in(key, 2 + number)
         count, stage = min(length, before - start), f"approach {number}"
-        state, terms = trained(pace, state, block_key, data, stage, watch, num_steps=count)
+        state, terms = train_stage(pace, state, block_key, data, stage, watch, num_steps=count)
         for name, values in terms.items():
             curves.setdefault(name, []).append(values)
         if isinstance(schedule, Learned):
@@ -252,8 +252,8 @@ def approached(
     return state, data, curves
 
 
-def trained(
-    pace: Pace,
+def train_stage(
+    pace: RelaxPace,
     state: RelaxState,
     key: PRNGKeyArray,
     data: RelaxData,

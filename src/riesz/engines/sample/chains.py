@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from riesz.devices import Devices, each_of
+from riesz.devices import Devices, map_each
 from riesz.engines.base import Work
 from riesz.engines.checkpoint import leaves_of, with_leaves
 from riesz.engines.nuts.engine import R_HAT, AbstractDensity
@@ -213,7 +213,7 @@ def step_chains(
 ) -> list[tuple[Chain, HMCTransition]]:
     """Each chain by a block: in threads on a host, a batch on an accelerator, or by devices."""
     if devices is not None:
-        return each_of(step_one, (density, run.modes, how), run.chains, devices)
+        return map_each(step_one, (density, run.modes, how), run.chains, devices)
     if jax.default_backend() == "cpu":
         return list(pool.map(lambda chain: step(density, run.modes, chain, *how), run.chains))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *run.chains)

@@ -42,7 +42,7 @@ from riesz.engines.nuts.engine import (
     ExactDensity,
     Transition,
     history_of,
-    warnings_of,
+    sampler_warnings,
 )
 from riesz.engines.sample.chains import FEWEST_DRAWS, ChainsState, Plan, restore_modes, run_chains
 from riesz.engines.sample.hamiltonian import Chain, HMCTransition, Modes, init
@@ -145,7 +145,7 @@ def agreement_along(
     measured = agreement(draws @ directions)._asdict()
     found = {name: jnp.asarray(rows) for name, rows in measured.items()}
     names = tuple(f"direction {i + 1} that data tell of" for i in range(directions.shape[1]))
-    notes = warnings_of(found | {"diverging": jnp.zeros(draws.shape[:2], bool)}, names)
+    notes = sampler_warnings(found | {"diverging": jnp.zeros(draws.shape[:2], bool)}, names)
     return {f"{name}_along": rows for name, rows in found.items()}, notes
 
 
@@ -230,7 +230,7 @@ class Sample(AbstractEngine):
             "num_gradients": jnp.asarray(run.num_gradients),
             "peak": jnp.asarray(transitions.mode),
         }
-        notes = warnings_of(history, problem.latents.coordinate_names())
+        notes = sampler_warnings(history, problem.latents.coordinate_names())
         directions = np.asarray(run.modes.metrics.directions[0])
         if directions.shape[1] < directions.shape[0]:
             found, own = agreement_along(np.asarray(moves.coordinates), directions)

@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.engines.training import minimised
+from riesz.engines.training import minimise
 from riesz_paper.baselines.kriging.unbiased import best_unbiased, restricted_cost
 from riesz_paper.baselines.standard import Standard, standard_of
 from riesz_paper.regression.covariates import Covariates, check_same_columns, check_target
@@ -82,7 +82,7 @@ def multi_output(outputs: AbstractOutputs) -> Method:
         points = jnp.asarray(known.points)
         centre = outputs.initial(points, measured)
         start = centre if seed == 0 else jittered(centre, jr.key(seed))
-        found = minimised(start, cost, centre, outputs, points, measured, max_steps=MAX_STEPS)
+        found = minimise(start, cost, centre, outputs, points, measured, max_steps=MAX_STEPS)
         return MultiOutput(outputs, found, known, measured, standards)
 
     return train

@@ -13,7 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.engines.training import minimised
+from riesz.engines.training import minimise
 from riesz.errors import RieszError, any_of, nearest
 from riesz.latent.kernels import TINY
 from riesz_paper.baselines.kriging.unbiased import best_unbiased, restricted_cost
@@ -99,7 +99,7 @@ def kriging(shape: str = "exponential") -> Method:
         centre = Variogram(jnp.log(0.7), jnp.log(RANGE_SHARE * extent), jnp.log(0.3))
         start = centre if seed == 0 else jittered(centre, jr.key(seed))
         values = standard.scaled(target)
-        found = minimised(start, cost, shape, points, values)
+        found = minimise(start, cost, shape, points, values)
         return Kriging(shape, found, points, values, standard)
 
     return train

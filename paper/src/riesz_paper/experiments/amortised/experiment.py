@@ -107,7 +107,7 @@ def trained(seed: int) -> tuple[Amortised, Timed]:
     example = posed(seed, data_set(seed, EXAMPLE, 0).values)
 
     def run() -> Amortised:
-        return jax.block_until_ready(ENGINE.trained(example, seed=seed))
+        return jax.block_until_ready(ENGINE.train(example, seed=seed))
 
     found, taken = timed(run)
     found.posterior(example.observations.values)  # compiles: left out of the times that follow

@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from riesz.engines.base import Work
-from riesz.engines.conditional.engine import Conditional, other_unknowns
+from riesz.engines.conditional.engine import Conditional, infer_hyperparameters
 from riesz.engines.conditional.host import data_model
 from riesz.engines.conditional.linear import mixture_at
 from riesz.engines.conditional.points import at_points
@@ -151,7 +151,7 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         engine = Conditional(num_draws=PARTS, num_others=PARTS)
         at = at_points(problem, problem.operator, SparseLU())
         model = data_model(problem, parts, at)
-        found = other_unknowns(problem, parts, engine, key, at, model, start, Work())
+        found = infer_hyperparameters(problem, parts, engine, key, at, model, start, Work())
         for note in found.notes:
             warnings.warn(f"{structure}: {note}", stacklevel=2)
         return HeadPredictor(problem, parts, np.asarray(found.values[0]), standard)

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Bool, Float
 
-from riesz.engines.conditional.spread import spread_about, weighed
-from riesz.engines.training import minimised
+from riesz.engines.conditional.spread import gaussian_spread, importance_sample
+from riesz.engines.training import minimise
 from riesz_paper.experiments.aquifer_time.changes import At
 from riesz_paper.experiments.aquifer_time.model import AbstractModel, Coordinates, Tables
 from riesz_paper.experiments.aquifer_time.readings import Case, Rows
@@ -131,9 +131,9 @@ class Fitted:
 
 def fitted(model: AbstractModel, case: Case, size: int, *, seed: int, parts: int = PARTS) -> Fitted:
     density = density_of(model, case, size)
-    mode = minimised(jnp.zeros(model.num_coordinates), density.cost, gain=GAIN)
-    spread = spread_about(density.cost, mode)
-    found = weighed(density, spread, np.asarray(mode), parts, seed)
+    mode = minimise(jnp.zeros(model.num_coordinates), density.cost, gain=GAIN)
+    spread = gaussian_spread(density.cost, mode)
+    found = importance_sample(density, spread, np.asarray(mode), parts, seed)
     for note in spread.notes + found.notes:
         warnings.warn(f"{type(model).__name__}: {note}", stacklevel=2)
     evidence = density(mode) + float(np.sum(np.log(spread.lengths)))

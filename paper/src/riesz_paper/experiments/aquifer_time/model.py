@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from riesz.engines.conditional.linear import affine_map
-from riesz.engines.conditional.points import AbstractAtPoints, at_points
+from riesz.engines.conditional.points import AbstractPointMap, at_points
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.kernels import AbstractKernel, Matern12, Matern32, Matern52, length_scale_of
 from riesz.mesh.mesh import Mesh
@@ -90,7 +90,7 @@ class ByEquation(AbstractModel):
 
     problem: InverseProblem
     parts: Parts
-    at: AbstractAtPoints
+    at: AbstractPointMap
     places: Float[Array, "well 2"]
     responses: Responses = eqx.field(static=True)
     misfit: bool = eqx.field(static=True)

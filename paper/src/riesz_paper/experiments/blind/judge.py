@@ -16,9 +16,9 @@ from riesz.diagnose.criticism.predictive_checks import misfit
 from riesz.diagnose.facts import fit_facts
 from riesz.errors import RieszError
 from riesz.io.store.results import Row
-from riesz.posterior.facts import doubts
+from riesz.posterior.facts import doubtful_notes
 from riesz.posterior.family import AbstractGaussian
-from riesz.posterior.posterior import Posterior, representative
+from riesz.posterior.posterior import Posterior, representative_draws
 from riesz.prediction.sensors import DataFit
 from riesz_paper.experiments.blind.breaks import points_at
 from riesz_paper.experiments.blind.problem import BlindProblem, draw_problem
@@ -78,7 +78,7 @@ def fitted(blind: BlindProblem, seconds: float = FIT_SECONDS) -> Fitted:
     level = overall(found, notes)
     is_checked = OPEN not in {one.level for one in found}
     said = tuple(f"{v.name}: {v.found}" for v in found if v.level in (DOUBTFUL, BAD))
-    return Fitted(posterior, VERDICTS[level], is_checked, (*said, *doubts(notes)), *spent)
+    return Fitted(posterior, VERDICTS[level], is_checked, (*said, *doubtful_notes(notes)), *spent)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def compared(ours: Moments, theirs: Reference) -> Row:
 
 def coverage_of(blind: BlindProblem, posterior: Posterior) -> float | None:
     """The share of places without a sensor whose true state lies in its 95 % interval."""
-    rows = np.asarray(representative(posterior, jr.key(blind.number), COVERAGE_DRAWS))
+    rows = np.asarray(representative_draws(posterior, jr.key(blind.number), COVERAGE_DRAWS))
     states = seen(blind.problem, blind.probes, rows).probes
     states = states[np.isfinite(states).all(axis=1)]
     if len(states) < COVERAGE_DRAWS // 2:

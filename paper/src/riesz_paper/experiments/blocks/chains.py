@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from riesz.engines.nuts.engine import Nuts
 from riesz.many.scheduler import Pool, Task, run_tasks
-from riesz.posterior.posterior import representative
+from riesz.posterior.posterior import representative_draws
 from riesz_paper.experiments.blocks.problem import block_problem
 
 
@@ -73,7 +73,7 @@ def block_chain(settings: ChainSettings, number: int) -> Chain:
         start=pilot,
     ).run(problem, seed=seed + 1)
     return Chain(
-        coordinates=np.asarray(representative(found, jr.key(0), None)),
+        coordinates=np.asarray(representative_draws(found, jr.key(0), None)),
         num_steps=np.asarray(found.history["num_steps"])[0],
         diverging=np.asarray(found.history["diverging"])[0],
         num_gradients=sum(int(one.history["num_gradients"]) for one in (pilot, found)),

@@ -20,12 +20,12 @@ from matplotlib.axes import Axes
 
 from riesz.engines.sample.engine import Sample
 from riesz.engines.table import engine_of
-from riesz.inference.fit import How, checked
+from riesz.inference.fit import FitOptions, check_posterior
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row, markdown_table
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.chains import agreement
-from riesz.posterior.checks import rms
+from riesz.posterior.checks import rms_of
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz_paper.experiments.blocks.chains import Chain, ChainSettings, block_chain, side_by_side
@@ -163,7 +163,7 @@ def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Siz
         own = settings | ({"rounds": sizes.rounds} if engine == "emulate" else {})
         fitted = jax.block_until_ready(engine_of(engine, own).run(problem, seed=seed))
         seconds, cpu_seconds = perf_counter() - clock, process_time() - cpu
-        found = checked(fitted, How(seed, progress=False, check=True))
+        found = check_posterior(fitted, FitOptions(seed, progress=False, check=True))
     variances = np.diag(np.asarray(found.coordinate_covariance()))
     return {
         "seconds": seconds,
@@ -191,8 +191,8 @@ def told(posterior: Posterior) -> Row:
         }
     if error is not None:
         row |= {
-            "dual_residual": rms(error.estimate),
-            "energy_error": rms(error.error),
+            "dual_residual": rms_of(error.estimate),
+            "energy_error": rms_of(error.error),
             "efficiency": float(np.median(error.efficiency)),
             "sensor_error_noise_sd": float(error.sensor_error.max()),
             "rounds": len(posterior.history["moved"]),

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.io.store.results import Row
-from riesz.posterior.checks import rms
+from riesz.posterior.checks import rms_of
 from riesz.problem.problem import InverseProblem
 from riesz_paper.data.hanford import Site, hanford
 from riesz_paper.experiments.hanford.figures import draw_errors, draw_maps
@@ -150,7 +150,7 @@ def row(folder: Path | None, case: tuple[str, str, int], method: str, which: int
         "length": process.length,
         "process_mean": process.mean,
         "head_sd": found.best.head_sd,
-        "residual_rms": rms(found.best.mode.heads - found.data.heads),
+        "residual_rms": rms_of(found.best.mode.heads - found.data.heads),
         "linearised": found.num_linearised,
         "decrement": found.best.mode.decrement,
         "converged": all(one.mode.converged for one in found.each),
@@ -165,7 +165,7 @@ def row(folder: Path | None, case: tuple[str, str, int], method: str, which: int
         "cells": site.num_cells,
         "heads": len(site.wells),
         **scores(field.mean, field.sd, truth),
-        "head_rms": rms(heads_of(problem, field.mean) - heads_of(problem, truth)),
+        "head_rms": rms_of(heads_of(problem, field.mean) - heads_of(problem, truth)),
         "cpu_seconds": every[method],
         **{f"cpu_seconds_{k.replace(' ', '_')}": v if own else None for k, v in seconds.items()},
         **(told if own else dict.fromkeys(told)),

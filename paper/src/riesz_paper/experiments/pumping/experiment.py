@@ -13,7 +13,7 @@ import numpy as np
 
 from riesz.io.store.results import Row
 from riesz.plot.figure import new_figure, save_figure
-from riesz.posterior.checks import rms
+from riesz.posterior.checks import rms_of
 from riesz.pumping.fit import DRIFT, INDEPENDENT
 from riesz.pumping.results import correlation, draw_fit, parameter_row
 from riesz.pumping.well import Numbers, Readings
@@ -74,8 +74,8 @@ def row(folder: Path | None, name: str, noise: str, parameter: str, source: str,
         **told,
         "published": published,
         "inside": inside,
-        "rmse": rms(residual),
-        "rmse_published": None if theirs is None else rms(seen.level - theirs),
+        "rmse": rms_of(residual),
+        "rmse_published": None if theirs is None else rms_of(seen.level - theirs),
         "residual_correlation": correlation(residual, seen),
         "late_residual": late(residual, seen),
         "note": None if inside else test.causes.get(source),

@@ -17,7 +17,7 @@ from riesz.engines.base import Work
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.chains import NutsSettings, all_chains
 from riesz.engines.nuts.engine import ExactDensity, Nuts, log_density
-from riesz.engines.relax.engine import Relax, relaxed
+from riesz.engines.relax.engine import Relax, fit_relaxed
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.io.store.results import Row
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
@@ -87,7 +87,7 @@ def relax_tapered(nodes: int, problem: InverseProblem, seed: int) -> Posterior:
     penalty = hard_taper_penalty(problem, nodes, num_patches=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of an indefinite norm: that is what is shown
-        return relaxed(problem, PAPER, penalty, seed=seed)
+        return fit_relaxed(problem, PAPER, penalty, seed=seed)
 
 
 def by_emulate(problem: InverseProblem, seed: int) -> Posterior:

@@ -47,21 +47,21 @@ STAGE = "exact solves"
 """Its name in checkpoints."""
 
 
-class Look(NamedTuple):
+class DrawMoments(NamedTuple):
     """What the density is at draws of q, in coordinates in which q is the standard normal."""
 
     bound: float  # on the evidence, up to a constant
-    pull: Float[np.ndarray, " coordinate"]  # the mean slope
-    bend: Float[np.ndarray, "coordinate coordinate"]  # minus the mean second derivative
+    mean_gradient: Float[np.ndarray, " coordinate"]  # the mean slope
+    mean_curvature: Float[np.ndarray, "coordinate coordinate"]  # minus the mean second derivative
     scales: Float[np.ndarray, " scale"]  # how likely each epsilon is
 
     @property
     def is_settled(self) -> bool:
-        off = np.abs(self.bend - np.eye(len(self.pull))).max() / 2
-        return bool(np.abs(self.pull).max() < SETTLED and off < SETTLED)
+        off = np.abs(self.mean_curvature - np.eye(len(self.mean_gradient))).max() / 2
+        return bool(np.abs(self.mean_gradient).max() < SETTLED and off < SETTLED)
 
 
-class Polished(NamedTuple):
+class RefinedGaussian(NamedTuple):
     """The best q, or the best one found, and how likely each epsilon is."""
 
     family: FullRank
@@ -69,14 +69,14 @@ class Polished(NamedTuple):
     is_settled: bool
 
 
-class Found(NamedTuple):
+class Candidate(NamedTuple):
     """A q, and what the density is at its draws."""
 
     family: FullRank
-    look: Look
+    look: DrawMoments
 
 
-class Rounds(NamedTuple):
+class Refinement(NamedTuple):
     """What all searches for a q share."""
 
     problem: InverseProblem
@@ -86,7 +86,7 @@ class Rounds(NamedTuple):
     checkpoint: AbstractCheckpoint
     devices: Devices | None
 
-    def search(self, states: RelaxedStates, family: FullRank, stage: str) -> Found:
+    def search(self, states: RelaxedStates, family: FullRank, stage: str) -> Candidate:
         """The Gaussian nearest to the density, on one set of draws."""
         share, done = 1.0, 0
         kept = self.checkpoint.stored(stage)
@@ -94,10 +94,10 @@ class Rounds(NamedTuple):
             family, done = with_leaves(family, kept["family"]), kept["done"]
         with progress_bar(self.progress) as shown:
             task = shown.add_task(stage, total=self.most, completed=done, terms="compiling")
-            look = looked(self.problem, states, family, self.normals, self.devices)
+            look = moments_at_draws(self.problem, states, family, self.normals, self.devices)
             while done < self.most and not look.is_settled:
-                trial = moved(family, look, share)
-                found = looked(self.problem, states, trial, self.normals, self.devices)
+                trial = natural_step(family, look, share)
+                found = moments_at_draws(self.problem, states, trial, self.normals, self.devices)
                 done += 1
                 shown.update(task, completed=done, terms=f"bound {found.bound:.4g}")
                 # A draw without a solution leaves no bound: it is too far, as if it had fallen.
@@ -106,10 +106,10 @@ class Rounds(NamedTuple):
                     continue
                 family, look, share = trial, found, 1.0
                 self.checkpoint.keep(stage, {"family": leaves_of(family), "done": done})
-        return Found(family, look)
+        return Candidate(family, look)
 
 
-def polished(
+def refine_gaussian(
     problem: InverseProblem,
     states: RelaxedStates,
     family: FullRank,
@@ -120,28 +120,30 @@ def polished(
     progress: bool = False,
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
     devices: Devices | None = None,
-) -> Polished:
+) -> RefinedGaussian:
     """The Gaussian nearest to the relaxed posterior, or with its moments if epsilon is learned."""
     size, states = problem.num_coordinates, states.ready(problem)
     count = max(num_draws, FOR_EACH_UNKNOWN * size)
     normals = matched_normals(key, count, size, problem.forward.dtype)
-    search = Rounds(problem, normals, rounds, progress, checkpoint, devices)
+    search = Refinement(problem, normals, rounds, progress, checkpoint, devices)
     whole = search.search(states, family, STAGE)
     if len(states.epsilon) == 1:
-        return Polished(whole.family, whole.look.scales, whole.look.is_settled)
-    return averaged(search, states, whole)
+        return RefinedGaussian(whole.family, whole.look.scales, whole.look.is_settled)
+    return average_over_epsilon(search, states, whole)
 
 
-def averaged(rounds: Rounds, states: RelaxedStates, whole: Found) -> Polished:
+def average_over_epsilon(
+    rounds: Refinement, states: RelaxedStates, whole: Candidate
+) -> RefinedGaussian:
     """The Gaussian with the mean and the covariance of the posterior over all epsilon.
 
     That posterior has longer tails than a normal distribution, and the nearest one is too narrow.
     For a single epsilon it is nearly normal: q is found for some of them and weighed by the bound
     on the evidence (as Rue, Martino & Chopin 2009 do with scales).
     """
-    numbers = spread_over(whole.look.scales)
+    numbers = epsilon_grid(whole.look.scales)
     middle = int(np.argmax(whole.look.scales[numbers]))
-    found: dict[int, Found] = {}
+    found: dict[int, Candidate] = {}
     for way in (numbers[middle:], numbers[:middle][::-1]):
         family = whole.family
         for number in way:  # each from its neighbour
@@ -159,14 +161,14 @@ def averaged(rounds: Rounds, states: RelaxedStates, whole: Found) -> Polished:
     inner = sum(w * np.asarray(p.family.covariance()) for w, p in zip(weights, parts, strict=True))
     covariance = inner + (weights * (means - mean).T) @ (means - mean)
     every = np.interp(np.arange(len(states.epsilon)), numbers, bounds, -np.inf, -np.inf)
-    return Polished(
+    return RefinedGaussian(
         full_rank_of(jnp.asarray(mean), jnp.asarray(np.linalg.cholesky(covariance))),
         scipy.special.softmax(every),
         all(part.look.is_settled for part in parts),
     )
 
 
-def spread_over(scales: Float[np.ndarray, " scale"]) -> Int[np.ndarray, " some"]:
+def epsilon_grid(scales: Float[np.ndarray, " scale"]) -> Int[np.ndarray, " some"]:
     """Some values of epsilon, evenly apart, that cover all likely ones."""
     (likely,) = np.nonzero(scales > UNLIKELY * scales.max())
     low, high = max(likely[0] - 1, 0), min(likely[-1] + 1, len(scales) - 1)
@@ -174,19 +176,21 @@ def spread_over(scales: Float[np.ndarray, " scale"]) -> Int[np.ndarray, " some"]
     return np.arange(low, high + 1, step)
 
 
-def looked(
+def moments_at_draws(
     problem: InverseProblem,
     states: RelaxedStates,
     family: FullRank,
     normals: Draws,
     devices: Devices | None = None,
-) -> Look:
+) -> DrawMoments:
     draws = family.transformed(normals)
     values, slopes, scales = over_rows(at_draws, (problem, states), draws, devices)
     pulled = np.asarray(slopes @ family.factor())
     bend = -pulled.T @ np.asarray(normals) / len(normals)
     bound = float(jnp.mean(values) + family.log_volume())
-    return Look(bound, pulled.mean(axis=0), (bend + bend.T) / 2, np.asarray(scales).mean(axis=0))
+    return DrawMoments(
+        bound, pulled.mean(axis=0), (bend + bend.T) / 2, np.asarray(scales).mean(axis=0)
+    )
 
 
 @eqx.filter_jit
@@ -206,12 +210,12 @@ def at_draws(
     return jax.lax.map(one, draws)
 
 
-def moved(family: FullRank, look: Look, share: float) -> FullRank:
+def natural_step(family: FullRank, look: DrawMoments, share: float) -> FullRank:
     """A share of the step to the Gaussian that the slopes ask for."""
-    values, vectors = np.linalg.eigh(look.bend)
+    values, vectors = np.linalg.eigh(look.mean_curvature)
     precision = 1 + share * (np.clip(values, WIDEST**-2, NARROWEST**-2) - 1)
     # Where the log-density bends upwards, as far as if it bent downwards.
-    along = share * (vectors.T @ look.pull) / np.maximum(np.abs(values), precision)
+    along = share * (vectors.T @ look.mean_gradient) / np.maximum(np.abs(values), precision)
     along = along * min(1.0, LONGEST * np.sqrt(len(along)) / max(np.linalg.norm(along), 1e-300))
     factor = np.asarray(family.factor())
     turned = factor @ vectors

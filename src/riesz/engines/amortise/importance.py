@@ -20,13 +20,18 @@ import scipy.stats
 from jaxtyping import Array, Bool, Float, Int
 
 from riesz.arrays import on_device
-from riesz.engines.amortise.gaussians import Sought, fitted, hessian_numbers, sought_by
+from riesz.engines.amortise.gaussians import (
+    GaussianSearch,
+    fit_by_newton,
+    gaussian_search,
+    hessian_numbers,
+)
 from riesz.engines.amortise.parts import num_at_once
-from riesz.engines.amortise.simulate import Readings, Simulator
+from riesz.engines.amortise.simulate import SensorData, Simulator
 from riesz.posterior.checks import DOUBTFUL, GOOD
 from riesz.posterior.family import Draws, FullRank, standard_log_density
 from riesz.posterior.psis import smoothed_weights
-from riesz.posterior.sobol import resampled, spread_normals
+from riesz.posterior.sobol import spread_normals, systematic_resample
 from riesz.problem.problem import Coordinates
 
 NUM_DRAWS, MANY_DRAWS = 512, 4096
@@ -38,30 +43,30 @@ WIDENED = 0.3
 CHANCE = 0.05
 """Standard deviations by which chance may move the worst mean of an answer: a Monte-Carlo error."""
 
-NUM_ELSEWHERE = 2048
+NUM_PRIOR_DRAWS = 2048
 FAR, NEARLY = 1e-6, 8.0
 """What is outside an ellipsoid that a Gaussian leaves with this probability is far, and another
 explanation if its log-density comes so near to that at the mean."""
 
 
-class Elsewhere(eqx.Module):
+class PriorPredictions(eqx.Module):
     """Unknowns all over the prior, and what sensors would see of them."""
 
     places: Draws
     predicted: Float[Array, "draw sensor"]
 
 
-class Question(eqx.Module):
+class BatchProblem(eqx.Module):
     """What all data sets have in common."""
 
-    sought: Sought
-    elsewhere: Elsewhere
+    sought: GaussianSearch
+    elsewhere: PriorPredictions
     normals: Draws  # of the draws that are weighed
     far: Float[Array, ""]  # squared length of an offset
     together: int = eqx.field(static=True)
 
 
-class Answer(eqx.Module):
+class WeightedGaussian(eqx.Module):
     """Of the model, for one data set or with a leading axis."""
 
     mean: Float[Array | np.ndarray, "*data coordinate"]
@@ -71,16 +76,18 @@ class Answer(eqx.Module):
     elsewhere: Float[Array | np.ndarray, "*data"]
 
 
-def question(simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS) -> tuple[int, Question]:
+def batch_problem(
+    simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS
+) -> tuple[int, BatchProblem]:
     """And data sets to be worked on together; both from sizes and a seed alone."""
     size = simulator.problem.num_coordinates
-    width, sought = sought_by(simulator, seed)
-    places = on_device(spread_normals(seed + 1, NUM_ELSEWHERE, size))
-    elsewhere = Elsewhere(places, predictions(simulator, places))
+    width, sought = gaussian_search(simulator, seed)
+    places = on_device(spread_normals(seed + 1, NUM_PRIOR_DRAWS, size))
+    elsewhere = PriorPredictions(places, predictions(simulator, places))
     normals = on_device(spread_normals(seed + 2, num_draws, size))
     far = on_device(np.asarray(scipy.stats.chi2.isf(FAR, size)))
     together = num_at_once(width * hessian_numbers(simulator), num_draws)
-    return width, Question(sought, elsewhere, normals, far, together)
+    return width, BatchProblem(sought, elsewhere, normals, far, together)
 
 
 @eqx.filter_jit
@@ -88,15 +95,15 @@ def predictions(simulator: Simulator, places: Draws) -> Float[Array, "draw senso
     return jax.lax.map(simulator.predict, places, batch_size=64)
 
 
-def answered(asked: Question, observed: Readings) -> Answer:
+def fit_data_set(asked: BatchProblem, observed: SensorData) -> WeightedGaussian:
     """Sought from the best of the values all over the prior."""
-    _, logs = likely(asked, observed)
-    found = fitted(asked.sought, observed, asked.elsewhere.places[jnp.argmax(logs)])
-    return weighed(asked, observed, found)
+    _, logs = prior_log_densities(asked, observed)
+    found = fit_by_newton(asked.sought, observed, asked.elsewhere.places[jnp.argmax(logs)])
+    return weight_gaussian(asked, observed, found)
 
 
-def likely(
-    asked: Question, observed: Readings
+def prior_log_densities(
+    asked: BatchProblem, observed: SensorData
 ) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
     """The log-likelihood and the log-posterior of the values all over the prior."""
     problem = asked.sought.simulator.problem
@@ -108,11 +115,13 @@ def likely(
     return jax.vmap(one)(asked.elsewhere.places, asked.elsewhere.predicted)
 
 
-def weighed(asked: Question, observed: Readings, family: FullRank) -> Answer:
+def weight_gaussian(
+    asked: BatchProblem, observed: SensorData, family: FullRank
+) -> WeightedGaussian:
     """What the model says of a Gaussian."""
     own, mean, factor = asked.elsewhere, family.mean, family.factor()
-    fits, logs = likely(asked, observed)
-    weights = log_weights(asked, observed, mean, factor)
+    fits, logs = prior_log_densities(asked, observed)
+    weights = importance_log_weights(asked, observed, mean, factor)
     offsets = jax.scipy.linalg.solve_triangular(factor, (own.places - mean[None]).T, lower=True)
     is_far = jnp.sum(offsets**2, axis=0) > asked.far
     at_mean = asked.sought.simulator.log_likelihood(observed, mean) + standard_log_density(mean)
@@ -120,14 +129,14 @@ def weighed(asked: Question, observed: Readings, family: FullRank) -> Answer:
     within = jax.nn.logsumexp(weights) - jnp.log(float(len(weights)))
     is_near = jnp.max(jnp.where(is_far, logs, -jnp.inf)) > at_mean - NEARLY
     share = jax.nn.sigmoid(beyond - within)
-    return Answer(mean, factor, weights, jnp.where(is_near, 1.0, share))
+    return WeightedGaussian(mean, factor, weights, jnp.where(is_near, 1.0, share))
 
 
-def log_weights(
-    asked: Question, observed: Readings, mean: Coordinates, factor: Float[Array, "n n"]
+def importance_log_weights(
+    asked: BatchProblem, observed: SensorData, mean: Coordinates, factor: Float[Array, "n n"]
 ) -> Float[Array, " draw"]:
     """The posterior of the model over the density of the proposals, at their draws."""
-    simulator, wide = asked.sought.simulator, widened(len(mean)) * factor
+    simulator, wide = asked.sought.simulator, proposal_widths(len(mean)) * factor
 
     def one(normal: Coordinates) -> Float[Array, ""]:
         place = mean + wide @ normal
@@ -138,17 +147,17 @@ def log_weights(
     return each + jnp.sum(jnp.log(jnp.diagonal(wide)))
 
 
-def widened(size: int) -> float:
+def proposal_widths(size: int) -> float:
     return 1 + WIDENED / size**0.5
 
 
-def weighed_again(
-    asked: Question, row: tuple[Readings, Coordinates, Float[Array, "n n"]]
+def weight_again(
+    asked: BatchProblem, row: tuple[SensorData, Coordinates, Float[Array, "n n"]]
 ) -> Float[Array, " draw"]:
-    return log_weights(asked, *row)
+    return importance_log_weights(asked, *row)
 
 
-class Judged(NamedTuple):
+class WeightedDraws(NamedTuple):
     """Draws with their weights, and what these tell, for each data set."""
 
     log_weights: Float[np.ndarray, "data draw"]
@@ -184,9 +193,9 @@ class Judged(NamedTuple):
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.max(np.linalg.norm(own - plain, axis=1) / sd, axis=1)
 
-    def rows(self, chosen: Int[np.ndarray, " some"]) -> "Judged":
+    def rows(self, chosen: Int[np.ndarray, " some"]) -> "WeightedDraws":
         """Those of some data sets."""
-        return Judged(*(part[chosen] for part in self))
+        return WeightedDraws(*(part[chosen] for part in self))
 
     def weak(self) -> Int[np.ndarray, " some"]:
         """Data sets of which more draws would tell more; not those without any density."""
@@ -198,7 +207,7 @@ class Judged(NamedTuple):
         return (self.k_hat <= DOUBTFUL) & (self.by_chance() <= CHANCE)
 
 
-class Proposed(NamedTuple):
+class Proposals(NamedTuple):
     """Draws of Gaussians that were made wider, and the density they are from."""
 
     draws: Float[np.ndarray, "data draw coordinate"]
@@ -206,31 +215,31 @@ class Proposed(NamedTuple):
     centre: Float[np.ndarray, "data coordinate"]
 
 
-def proposed(
+def propose(
     mean: Float[np.ndarray, "data coordinate"],
     factor: Float[np.ndarray, "data coordinate coordinate"],
     normals: Float[np.ndarray, "draw coordinate"],
-) -> Proposed:
-    wider = widened(mean.shape[1])
+) -> Proposals:
+    wider = proposal_widths(mean.shape[1])
     draws = mean[:, None] + wider * np.einsum("dj,nij->ndi", normals, factor)
     volumes = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2) * wider), axis=1)
-    return Proposed(draws, log_normal(normals)[None] - volumes[:, None], mean)
+    return Proposals(draws, log_normal(normals)[None] - volumes[:, None], mean)
 
 
-def weighed_by(logs: Float[np.ndarray, "data draw"], drawn: Proposed) -> Judged:
+def weighted_draws(logs: Float[np.ndarray, "data draw"], drawn: Proposals) -> WeightedDraws:
     """Impossible draws count for nothing; where all are, nothing is known of the tail."""
     logs = np.where(np.isnan(logs), -np.inf, logs)
     weights, shapes = np.full(logs.shape, 1 / logs.shape[1]), np.full(len(logs), np.inf)
     for row in np.flatnonzero(np.isfinite(logs).any(axis=1)):
         found = smoothed_weights(logs[row])
         weights[row], shapes[row] = found.weights, found.k_hat
-    return Judged(logs, drawn.log_proposals, drawn.draws, drawn.centre, weights, shapes)
+    return WeightedDraws(logs, drawn.log_proposals, drawn.draws, drawn.centre, weights, shapes)
 
 
-def judged(asked: Question, found: Answer) -> Judged:
+def weighted_draws_of(asked: BatchProblem, found: WeightedGaussian) -> WeightedDraws:
     """What the weights of answers tell."""
-    drawn = proposed(*map(np.asarray, (found.mean, found.factor, asked.normals)))
-    return weighed_by(np.asarray(found.log_weights), drawn)
+    drawn = propose(*map(np.asarray, (found.mean, found.factor, asked.normals)))
+    return weighted_draws(np.asarray(found.log_weights), drawn)
 
 
 def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarray, "*rows"]:
@@ -238,8 +247,8 @@ def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarra
     return -0.5 * np.sum(values**2 + np.log(2 * np.pi), axis=-1)
 
 
-def picked(
+def pick_draws(
     weights: Float[np.ndarray, "data draw"], count: int, num_coordinates: int
 ) -> Int[np.ndarray, "data count"]:
     """Of each data set so many draws, as often as their weights say."""
-    return np.stack([resampled(row, count, num_coordinates) for row in weights])
+    return np.stack([systematic_resample(row, count, num_coordinates) for row in weights])

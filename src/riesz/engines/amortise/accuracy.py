@@ -12,23 +12,23 @@ from jaxtyping import Array, Bool, Float, Int
 
 from riesz.arrays import on_device
 from riesz.devices import Devices
-from riesz.engines.amortise.answers import (
+from riesz.engines.amortise.importance import (
     CHANCE,
     MANY_DRAWS,
-    Answer,
-    Judged,
-    Proposed,
-    Question,
-    answered,
-    judged,
+    BatchProblem,
+    Proposals,
+    WeightedDraws,
+    WeightedGaussian,
+    fit_data_set,
     log_normal,
-    picked,
-    proposed,
-    weighed_again,
-    weighed_by,
+    pick_draws,
+    propose,
+    weight_again,
+    weighted_draws,
+    weighted_draws_of,
 )
-from riesz.engines.amortise.parts import by_parts, num_at_once
-from riesz.engines.amortise.simulate import Readings
+from riesz.engines.amortise.parts import map_in_parts, num_at_once
+from riesz.engines.amortise.simulate import SensorData
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.posterior.checks import DOUBTFUL as HEAVY
 from riesz.posterior.family import Draws
@@ -42,7 +42,7 @@ NUM_EXACT, MANY_EXACT = 16, 256
 LARGEST_BIAS = 0.1
 """Standard deviations by which the model may move any mean."""
 
-SHARE_ELSEWHERE = 0.01
+OTHER_MODES_SHARE = 0.01
 """Of the evidence: more of it far away would move a mean."""
 
 MOST_TOGETHER = 64
@@ -61,7 +61,7 @@ TRUSTED, REFINED, DOUBTFUL = "trusted", "refined", "doubtful"
 Answers = TypeVar("Answers", bound=tuple)
 
 
-class Exact(NamedTuple):
+class ExactSolves(NamedTuple):
     """Who solves exactly, and for how many draws of a data set."""
 
     problem: InverseProblem
@@ -69,7 +69,7 @@ class Exact(NamedTuple):
     num_draws: int = NUM_EXACT
 
 
-class Vouched(NamedTuple):
+class BatchPosterior(NamedTuple):
     """Of each data set: moments of coordinates and numbers, some draws, and a verdict."""
 
     mean: Float[np.ndarray, "data coordinate"]
@@ -91,42 +91,52 @@ class Vouched(NamedTuple):
         return ~(self.surprise <= CONTRADICTION)
 
 
-def vouched(
-    asked: Question, observed: Readings, exact: Exact, *, width: int, num_kept: int, seed: int
-) -> Vouched:
-    """The answers, refined where they need to be."""
-    found: Answer = by_parts(answered, asked, observed, width=width, devices=exact.devices)
-    return checked(asked, observed, found, exact, width=width, num_kept=num_kept, seed=seed)
-
-
-def checked(
-    asked: Question,
-    observed: Readings,
-    found: Answer,
-    exact: Exact,
+def check_accuracy(
+    asked: BatchProblem,
+    observed: SensorData,
+    exact: ExactSolves,
     *,
     width: int,
     num_kept: int,
     seed: int,
-) -> Vouched:
+) -> BatchPosterior:
+    """The answers, refined where they need to be."""
+    found: WeightedGaussian = map_in_parts(
+        fit_data_set, asked, observed, width=width, devices=exact.devices
+    )
+    return assess(asked, observed, found, exact, width=width, num_kept=num_kept, seed=seed)
+
+
+def assess(
+    asked: BatchProblem,
+    observed: SensorData,
+    found: WeightedGaussian,
+    exact: ExactSolves,
+    *,
+    width: int,
+    num_kept: int,
+    seed: int,
+) -> BatchPosterior:
     """What weights and exact solves say of answers."""
-    first = judged(asked, found)
-    result, weak = settled(exact.problem, first, num_kept), first.weak()
-    bias, surprise = looked_at(exact, observed, first)
+    first = weighted_draws_of(asked, found)
+    result, weak = batch_moments(exact.problem, first, num_kept), first.weak()
+    bias, surprise = model_bias(exact, observed, first)
     fair, num_exact = first.is_fair(), np.full(len(bias), exact.num_draws)
     if len(weak):
-        more = again(asked, taken(observed, weak), first.rows(weak), exact.devices, width, seed)
-        result = replaced(result, weak, settled(exact.problem, more, num_kept))
-        bias[weak], surprise[weak] = looked_at(exact, taken(observed, weak), more)
+        more = propose_again(
+            asked, select_rows(observed, weak), first.rows(weak), exact.devices, width, seed
+        )
+        result = replace_rows(result, weak, batch_moments(exact.problem, more, num_kept))
+        bias[weak], surprise[weak] = model_bias(exact, select_rows(observed, weak), more)
         fair[weak] = more.is_fair()
         num_exact[weak] += exact.num_draws
     off = np.flatnonzero(fair & ~(bias <= LARGEST_BIAS))
     if len(off):
-        own = by_exact_solves(taken(observed, off), first.rows(off), exact, seed)
-        result = replaced(result, off, settled(exact.problem, own, num_kept))
+        own = weight_exactly(select_rows(observed, off), first.rows(off), exact, seed)
+        result = replace_rows(result, off, batch_moments(exact.problem, own, num_kept))
         fair[off], bias[off] = own.is_fair(), np.where(own.is_fair(), 0.0, bias[off])
         num_exact[off] += MANY_EXACT
-    is_good = fair & (bias <= LARGEST_BIAS) & (np.asarray(found.elsewhere) <= SHARE_ELSEWHERE)
+    is_good = fair & (bias <= LARGEST_BIAS) & (np.asarray(found.elsewhere) <= OTHER_MODES_SHARE)
     verdict = np.where(is_good, TRUSTED, DOUBTFUL).astype("<U11")
     changed = np.union1d(weak, off).astype(int)
     verdict[changed] = np.where(is_good[changed], REFINED, DOUBTFUL)
@@ -139,16 +149,16 @@ def checked(
     )
 
 
-def taken(observed: Readings, chosen: Int[np.ndarray, " some"]) -> Readings:
+def select_rows(observed: SensorData, chosen: Int[np.ndarray, " some"]) -> SensorData:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], observed)
 
 
-def settled(problem: InverseProblem, own: Judged, num_kept: int) -> Vouched:
+def batch_moments(problem: InverseProblem, own: WeightedDraws, num_kept: int) -> BatchPosterior:
     """Moments by all draws, and those that are kept."""
-    chosen = picked(own.weights, num_kept, own.draws.shape[-1])
+    chosen = pick_draws(own.weights, num_kept, own.draws.shape[-1])
     sd = np.sqrt(np.diagonal(own.covariance, axis1=1, axis2=2))
     nothing = np.full(len(sd), np.nan)
-    return Vouched(
+    return BatchPosterior(
         mean=own.mean,
         sd=sd,
         values=number_moments(problem, own),
@@ -165,12 +175,12 @@ def settled(problem: InverseProblem, own: Judged, num_kept: int) -> Vouched:
 
 
 def number_moments(
-    problem: InverseProblem, own: Judged
+    problem: InverseProblem, own: WeightedDraws
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Means and standard deviations of unknowns that are no functions of place."""
     names = tuple(name for name in problem.latents.names if not is_field(problem, name))
     shared, rows = Numbers(problem, names), (own.draws, own.weights, own.mean)
-    return by_parts(numbers_of, shared, rows, width=MOST_TOGETHER, devices=None)
+    return map_in_parts(moments_of_row, shared, rows, width=MOST_TOGETHER, devices=None)
 
 
 class Numbers(eqx.Module):
@@ -180,7 +190,7 @@ class Numbers(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
 
 
-def numbers_of(
+def moments_of_row(
     asked: Numbers, row: tuple[Draws, Float[Array, " draw"], Coordinates]
 ) -> dict[str, tuple[Array, Array]]:
     """By weighted draws; their means are moved along with that of the coordinates, which is known
@@ -199,7 +209,7 @@ def numbers_of(
     return found
 
 
-def replaced(every: Answers, chosen: Int[np.ndarray, " some"], some: Answers) -> Answers:
+def replace_rows(every: Answers, chosen: Int[np.ndarray, " some"], some: Answers) -> Answers:
     """With other answers to some data sets."""
 
     def one(whole: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -210,42 +220,44 @@ def replaced(every: Answers, chosen: Int[np.ndarray, " some"], some: Answers) ->
     return jax.tree.map(one, every, some)
 
 
-def again(
-    asked: Question,
-    observed: Readings,
-    first: Judged,
+def propose_again(
+    asked: BatchProblem,
+    observed: SensorData,
+    first: WeightedDraws,
     devices: Devices | None,
     width: int,
     seed: int,
-) -> Judged:
+) -> WeightedDraws:
     """Weighed once more, by more draws of Gaussians that have the moments found before."""
     size = asked.normals.shape[1]
     normals = spread_normals(seed + 3, MANY_DRAWS, size)
     more = eqx.tree_at(lambda own: own.normals, asked, on_device(normals))
 
-    def weighed(own: Judged, observed: Readings) -> Judged:
-        mean, factor = own.mean, steady_factor(own)
+    def weighed(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
+        mean, factor = own.mean, regularised_factor(own)
         rows = (observed, mean, factor)
-        logs = by_parts(weighed_again, more, rows, width=width, devices=devices)
-        return weighed_by(logs, proposed(mean, factor, normals))
+        logs = map_in_parts(weight_again, more, rows, width=width, devices=devices)
+        return weighted_draws(logs, propose(mean, factor, normals))
 
-    return in_rounds(weighed, first, observed)
+    return iterate_proposals(weighed, first, observed)
 
 
-def in_rounds(
-    weighed: Callable[[Judged, Readings], Judged], first: Judged, observed: Readings
-) -> Judged:
+def iterate_proposals(
+    weighed: Callable[[WeightedDraws, SensorData], WeightedDraws],
+    first: WeightedDraws,
+    observed: SensorData,
+) -> WeightedDraws:
     """Each with the moments that the last one found, until they are fair."""
     found = weighed(first, observed)
     for _ in range(MOST_ROUNDS - 1):
         poor = np.flatnonzero(~found.is_fair() & np.isfinite(found.k_hat))
         if not len(poor):
             break
-        found = replaced(found, poor, weighed(found.rows(poor), taken(observed, poor)))
+        found = replace_rows(found, poor, weighed(found.rows(poor), select_rows(observed, poor)))
     return found
 
 
-def steady_factor(first: Judged) -> Float[np.ndarray, "data n n"]:
+def regularised_factor(first: WeightedDraws) -> Float[np.ndarray, "data n n"]:
     """Of the covariance by weights; by plain draws along with it, as far as these are few."""
     size = first.draws.shape[2]
     share = (size / (size + first.effective_draws))[:, None, None]
@@ -254,62 +266,70 @@ def steady_factor(first: Judged) -> Float[np.ndarray, "data n n"]:
     return np.linalg.cholesky((1 - share) * first.covariance + share * plain)
 
 
-class Looked(NamedTuple):
+class ModelBias(NamedTuple):
     """How far the model may move a mean at most, and how far the data lie from what it gives."""
 
     bias: Float[np.ndarray, " data"]
     surprise: Float[np.ndarray, " data"]
 
 
-def looked_at(exact: Exact, observed: Readings, own: Judged) -> Looked:
+def model_bias(exact: ExactSolves, observed: SensorData, own: WeightedDraws) -> ModelBias:
     """By exact solves for a few draws."""
-    chosen = picked(own.weights, exact.num_draws, own.draws.shape[-1])
-    seen = seen_by(exact, observed, own, chosen)
+    chosen = pick_draws(own.weights, exact.num_draws, own.draws.shape[-1])
+    seen = predictions_of_draws(exact, observed, own, chosen)
     logs = exact_log_weights(exact, seen, own, chosen)
     ratios = logs - np.take_along_axis(own.log_weights, chosen, axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
         shares = np.exp(ratios - ratios.max(axis=1, keepdims=True))
         bias = shares.std(axis=1, ddof=1) / shares.mean(axis=1)
     width = num_at_once(seen.predicted[0].size * NUM_REPLICAS, MOST_TOGETHER)
-    surprise = by_parts(surprises, exact.problem, seen, width=width, devices=exact.devices)
-    return Looked(np.where(np.isfinite(bias), bias, np.inf), surprise.mean(axis=1))
+    surprise = map_in_parts(surprises, exact.problem, seen, width=width, devices=exact.devices)
+    return ModelBias(np.where(np.isfinite(bias), bias, np.inf), surprise.mean(axis=1))
 
 
-def by_exact_solves(observed: Readings, first: Judged, exact: Exact, seed: int) -> Judged:
+def weight_exactly(
+    observed: SensorData, first: WeightedDraws, exact: ExactSolves, seed: int
+) -> WeightedDraws:
     """Fresh draws of Gaussians with the moments found so far, weighed by exact solves."""
     normals = spread_normals(seed + 4, MANY_EXACT, first.draws.shape[2])
 
-    def weighed(own: Judged, observed: Readings) -> Judged:
-        drawn = proposed(own.mean, steady_factor(own), normals)
+    def weighed(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
+        drawn = propose(own.mean, regularised_factor(own), normals)
         every = np.broadcast_to(np.arange(MANY_EXACT), drawn.log_proposals.shape)
-        seen = seen_by(exact, observed, drawn, every)
-        return weighed_by(exact_log_weights(exact, seen, drawn, every), drawn)
+        seen = predictions_of_draws(exact, observed, drawn, every)
+        return weighted_draws(exact_log_weights(exact, seen, drawn, every), drawn)
 
-    return in_rounds(weighed, first, observed)
+    return iterate_proposals(weighed, first, observed)
 
 
-class Seen(NamedTuple):
+class ExactPredictions(NamedTuple):
     """Draws of each data set, and what the sensors see of their exact states."""
 
-    observed: Readings
+    observed: SensorData
     places: Float[np.ndarray, "data some coordinate"]
     predicted: Float[np.ndarray, "data some sensor"]
 
 
-def seen_by(
-    exact: Exact, observed: Readings, own: Proposed | Judged, chosen: Int[np.ndarray, "data some"]
-) -> Seen:
+def predictions_of_draws(
+    exact: ExactSolves,
+    observed: SensorData,
+    own: Proposals | WeightedDraws,
+    chosen: Int[np.ndarray, "data some"],
+) -> ExactPredictions:
     places = np.take_along_axis(own.draws, chosen[:, :, None], axis=1)
     predicted = exact_predictions(exact.problem, places.reshape(-1, places.shape[2]), exact.devices)
-    return Seen(observed, places, predicted.reshape(*places.shape[:2], -1))
+    return ExactPredictions(observed, places, predicted.reshape(*places.shape[:2], -1))
 
 
 def exact_log_weights(
-    exact: Exact, seen: Seen, own: Proposed | Judged, chosen: Int[np.ndarray, "data some"]
+    exact: ExactSolves,
+    seen: ExactPredictions,
+    own: Proposals | WeightedDraws,
+    chosen: Int[np.ndarray, "data some"],
 ) -> Float[np.ndarray, "data some"]:
     """Of the exact posterior over the density of the proposals."""
     width = num_at_once(seen.predicted[0].size, MOST_TOGETHER)
-    fits = by_parts(exact_fits, exact.problem, seen, width=width, devices=exact.devices)
+    fits = map_in_parts(exact_fits, exact.problem, seen, width=width, devices=exact.devices)
     return fits + log_normal(seen.places) - np.take_along_axis(own.log_proposals, chosen, axis=1)
 
 
@@ -341,9 +361,7 @@ def surprises(problem: InverseProblem, row: tuple) -> Float[Array, " draw"]:
 
 
 def exact_predictions(
-    problem: InverseProblem,
-    places: Float[np.ndarray, "draw coordinate"],
-    devices: Devices | None,
+    problem: InverseProblem, places: Float[np.ndarray, "draw coordinate"], devices: Devices | None
 ) -> Float[np.ndarray, "draw sensor"]:
     """What the sensors see of exact states, NaN where there is none.
 
@@ -354,19 +372,19 @@ def exact_predictions(
         states = ExactStates(solver).in_parts(problem, on_device(places))
         return np.asarray(problem.operator.to_scipy() @ states.T).T
     width = num_at_once(size**2 if isinstance(solver, Dense) else 64 * size)
-    return by_parts(seen_exactly, (problem, solver), places, width=width, devices=devices)
+    return map_in_parts(predict_exactly, (problem, solver), places, width=width, devices=devices)
 
 
-def seen_exactly(
+def predict_exactly(
     shared: tuple[InverseProblem, AbstractLinearSolver], place: Float[Array, " coordinate"]
 ) -> Float[Array, " sensor"]:
     problem, solver = shared
     return problem.predict(problem.solve(place, solver), problem.z(place))
 
 
-def reasons(found: Vouched, number: int) -> tuple[str, ...]:
+def reasons(found: BatchPosterior, number: int) -> tuple[str, ...]:
     """Why nobody vouches for an answer, and what contradicts it, in words; else nothing."""
-    told = [f"{one}: fit this data set by itself, rz.fit." for one in doubts(found, number)]
+    told = [f"{one}: fit this data set by itself, rz.fit." for one in doubts_of(found, number)]
     if found.contradicts[number]:
         told.append(
             "no values of the unknowns explain these data: they are less probable than what the "
@@ -376,7 +394,7 @@ def reasons(found: Vouched, number: int) -> tuple[str, ...]:
     return tuple(told)
 
 
-def doubts(found: Vouched, number: int) -> Iterator[str]:
+def doubts_of(found: BatchPosterior, number: int) -> Iterator[str]:
     if found.verdict[number] != DOUBTFUL:
         return
     if not (found.k_hat[number] <= HEAVY and found.by_chance[number] <= CHANCE):
@@ -384,7 +402,7 @@ def doubts(found: Vouched, number: int) -> Iterator[str]:
             f"draws of a normal distribution do not tell of the posterior (k-hat "
             f"{found.k_hat[number]:.2f}, worth {found.effective_draws[number]:.0f} draws)"
         )
-    if found.elsewhere[number] > SHARE_ELSEWHERE:
+    if found.elsewhere[number] > OTHER_MODES_SHARE:
         yield "other values of the unknowns, far away, explain these data as well"
     if not found.bias[number] <= LARGEST_BIAS:
         yield (

@@ -32,7 +32,7 @@ SOLVES = 3
 """Unknowns a place, from which on marches backwards, one a place, are the quicker ones."""
 
 
-class Sides(eqx.Module):
+class StepSources(eqx.Module):
     """What unknowns are read by: the same side of all steps, the first state, prescribed values."""
 
     side: Float[Array, "*time free"]
@@ -45,18 +45,18 @@ def pays(problem: InverseProblem, num_unknowns: int) -> bool:
     time = problem.time
     if time is None or time.sensors.operator is None:
         return False
-    return num_unknowns > SOLVES * time.num_places and stands_still(problem)
+    return num_unknowns > SOLVES * time.num_places and is_time_invariant(problem)
 
 
-def stands_still(problem: InverseProblem) -> bool:
+def is_time_invariant(problem: InverseProblem) -> bool:
     """Whether steps are equal, the matrix never changes, and time changes what no unknown does."""
     time = problem.time
     assert time is not None
-    return time.axis.num_kinds == 1 and changed_in_time(problem) == frozenset()
+    return time.axis.num_kinds == 1 and time_varying_unknowns(problem) == frozenset()
 
 
 @once_per_problem
-def changed_in_time(problem: InverseProblem) -> frozenset[str] | None:
+def time_varying_unknowns(problem: InverseProblem) -> frozenset[str] | None:
     """Unknowns whose part in right-hand sides changes in time; none is known where matrices do."""
     time = problem.time
     assert time is not None
@@ -66,18 +66,18 @@ def changed_in_time(problem: InverseProblem) -> frozenset[str] | None:
     inputs = jax.eval_shape(lambda: at_time(origin, jnp.zeros(())))
 
     def asked(given: PyTree) -> tuple[Array, Array]:
-        return sides_at(problem, given).side, dirichlet_values(problem.forward, given)
+        return sources_at(problem, given).side, dirichlet_values(problem.forward, given)
 
     meets = [pair for pair in dependence(asked, inputs).meets if TIME in pair]
     return frozenset(name for pair in meets for name in pair if name != TIME)
 
 
-def stays_steady(problem: InverseProblem, parts: Parts) -> Bool[np.ndarray, " state"]:
+def steady_unknowns(problem: InverseProblem, parts: Parts) -> Bool[np.ndarray, " state"]:
     """Of unknowns in which the state is linear, those to which it responds alike at all times.
 
     So it does where it begins with a steady state, and what they do to the equation never changes.
     """
-    time, changed = problem.time, changed_in_time(problem)
+    time, changed = problem.time, time_varying_unknowns(problem)
     assert time is not None
     marked = np.zeros(problem.num_coordinates, bool)
     if time.initial is None and time.sensors.operator is not None and changed is not None:
@@ -86,17 +86,17 @@ def stays_steady(problem: InverseProblem, parts: Parts) -> Bool[np.ndarray, " st
     return marked[np.asarray(parts.linear)[np.asarray(parts.in_state)]]
 
 
-def sides_at(problem: InverseProblem, z: PyTree) -> Sides:
+def sources_at(problem: InverseProblem, z: PyTree) -> StepSources:
     forward, time = problem.forward, problem.time
     assert time is not None
     prescribed = with_dirichlet(forward, jnp.zeros(forward.num_free, forward.dtype), z)
     begun = jnp.zeros_like(prescribed)
     if time.initial is not None:
         begun = evaluate_initial_state(forward, time.initial, z)
-    return Sides(-free_residual(forward, prescribed, z), begun, prescribed)
+    return StepSources(-free_residual(forward, prescribed, z), begun, prescribed)
 
 
-def shifted_table(
+def impulse_response_table(
     problem: InverseProblem, parts: Parts, solver: AbstractLinearSolver
 ) -> Float[Array, "record state"]:
     """How the whole record responds to unknowns that are linear, and all there are."""
@@ -107,16 +107,16 @@ def shifted_table(
     others = jnp.zeros(0, forward.dtype)
     origin = jnp.zeros(len(parts.linear), forward.dtype)
 
-    def sides(own: Own) -> Sides:
+    def sides(own: Own) -> StepSources:
         z = parts.z(problem.latents, origin.at[parts.in_state].set(own), others)
-        return sides_at(problem, time.first(z))
+        return sources_at(problem, time.first(z))
 
     steps = steps_of(time.transient(forward), parts.z(problem.latents, origin, others))
     _, pull = jax.vjp(sides, origin[parts.in_state])
     units = jnp.eye(time.num_places, dtype=forward.dtype)
 
     def of_place(unit: Float[Array, " place"]) -> Float[Array, "time state"]:
-        cotangents = backwards_once(
+        cotangents = adjoint_sweep(
             steps, operator.transpose_product(unit), forward.free, solver, time
         )
         return jax.lax.map(lambda own: pull(own)[0], cotangents)
@@ -125,13 +125,13 @@ def shifted_table(
     return jnp.moveaxis(rows, 0, 1).reshape(-1, rows.shape[-1])
 
 
-def backwards_once(
+def adjoint_sweep(
     steps: Steps,
     reading: Float[Array, " dof"],
     free: Array,
     solver: AbstractLinearSolver,
     time: ObservationInTime,
-) -> Sides:
+) -> StepSources:
     """What a place's record at all times owes to sides, first state and prescribed values."""
     is_given, count, own = time.initial is not None, time.axis.num_steps, reading[free]
     first = 0 if is_given else 1  # the number of the first stage in time
@@ -155,7 +155,7 @@ def backwards_once(
     if is_given:
         begun = whole.at[1:, free].set(to_begun).at[0].set(reading)
         at_first = jnp.zeros_like(own)[None]
-        return Sides(jnp.concatenate([at_first, total]), begun, everywhere.at[0].set(0.0))
+        return StepSources(jnp.concatenate([at_first, total]), begun, everywhere.at[0].set(0.0))
     to_steady = jnp.concatenate([own[None], to_begun])
     of_steady = backwards(steps.matrix(jnp.asarray(0)), to_steady)
-    return Sides(of_steady.at[1:].add(total), whole, everywhere)
+    return StepSources(of_steady.at[1:].add(total), whole, everywhere)

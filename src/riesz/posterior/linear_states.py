@@ -37,17 +37,17 @@ def linear_states(problem: InverseProblem, z: ManyZ) -> NodeDraws | None:
         return None
     is_fixed = not any(STATE in pair for pair in found.meets)
     forward = problem.forward
-    values, sides, prescribed = map(np.asarray, systems(problem, z, is_fixed=is_fixed))
+    values, sides, prescribed = map(np.asarray, linear_systems(problem, z, is_fixed=is_fixed))
     states = np.empty((len(sides), forward.space.num_dofs), forward.dtype)
     states[:, np.asarray(forward.fixed)] = prescribed
     pattern = forward.pattern
     places = np.asarray(pattern.columns), np.asarray(pattern.row_starts)
-    states[:, np.asarray(forward.free)] = refined(values, places, sides)
+    states[:, np.asarray(forward.free)] = refine_solutions(values, places, sides)
     return states
 
 
 @eqx.filter_jit
-def systems(
+def linear_systems(
     problem: InverseProblem, z: ManyZ, *, is_fixed: bool
 ) -> tuple[
     Float[Array, "draw_or_one entry"], Float[Array, "draw free"], Float[Array, "draw fixed"]
@@ -68,24 +68,24 @@ def systems(
     return matrices, sides, prescribed
 
 
-def refined(
+def refine_solutions(
     values: Float[np.ndarray, "draw_or_one entry"],
     places: tuple[np.ndarray, np.ndarray],
     sides: Float[np.ndarray, "draw free"],
 ) -> Float[np.ndarray, "draw free"]:
     """Solutions whose residuals are as small as those of Newton's iteration, or NaN."""
     found = lu_solve(values, *places, sides, transposed=False)
-    left, rounding = left_over(values, places, found, sides)
+    left, rounding = residuals_and_rounding(values, places, found, sides)
     goal = Newton().tolerance * np.linalg.norm(sides, axis=1)
     if (np.linalg.norm(left, axis=1) > goal).any():
         # An ill-conditioned matrix wants a second step.
         found = found + lu_solve(values, *places, left, transposed=False)
-        left, rounding = left_over(values, places, found, sides)
+        left, rounding = residuals_and_rounding(values, places, found, sides)
     good = np.linalg.norm(left, axis=1) <= np.maximum(goal, rounding)
     return np.where(good[:, None], found, np.nan)
 
 
-def left_over(
+def residuals_and_rounding(
     values: Float[np.ndarray, "draw_or_one entry"],
     places: tuple[np.ndarray, np.ndarray],
     found: Float[np.ndarray, "draw free"],
