@@ -55,17 +55,17 @@ def riesz_times(side: int, rounds: int) -> dict:
     def step(leaves, state):
         """The residual as compiled code meets it, with the problem's arrays as arguments."""
         arrays = jax.tree.unflatten(structure, leaves)
-        return rz.residual(eqx.combine(arrays, rest), state)
+        return rz.fem.residual(eqx.combine(arrays, rest), state)
 
     return {
         ("residual", "matrix-free"): best(
             lambda: jax.block_until_ready(step(leaves, state)), rounds
         ),
         ("residual", "called from Python"): best(
-            lambda: jax.block_until_ready(rz.residual(problem, state)), rounds
+            lambda: jax.block_until_ready(rz.fem.residual(problem, state)), rounds
         ),
         ("stiffness", "sparse"): best(
-            lambda: jax.block_until_ready(rz.jacobian(problem, state)), rounds
+            lambda: jax.block_until_ready(rz.fem.jacobian(problem, state)), rounds
         ),
     }
 

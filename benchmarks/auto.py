@@ -103,7 +103,9 @@ def linear_source():
 def learned_source():
     import riesz as rz
 
-    field = rz.GP(rz.Matern52(0.4, 2.0), 24, learned=rz.LearnedScales(), at_nodes=True)
+    field = rz.GP(
+        rz.priors.Matern52(0.4, 2.0), 24, learned=rz.priors.LearnedScales(), at_nodes=True
+    )
     form = rz.diffusion(1.0) - rz.source("f")
     return posed(form, {"f": field}, sides=24, points=places(30), truth=None)
 

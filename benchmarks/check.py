@@ -26,7 +26,7 @@ def posed(dim: int, sides: int, levels: int):
 
     import riesz as rz
 
-    shape = rz.rectangle if dim == 2 else rz.box
+    shape = rz.rectangle if dim == 2 else rz.mesh.box
     meshes = rz.hierarchy(shape((sides,) * dim), levels)
     latents = {"a": dist.LogNormal(0.0, 0.5), "f": dist.LogNormal(0.0, 0.5)}
     equation = rz.diffusion("a") + rz.reaction(1.0) - rz.source("f")
@@ -40,7 +40,7 @@ def posed(dim: int, sides: int, levels: int):
     truth = {name: jnp.asarray(value) for name, value in TRUTH.items() if name in latents}
     coarse = rz.P1(meshes.meshes[max(levels - 3, 0)])
     state = rz.solve(rz.boundary_value_problem(coarse, equation, held), truth)
-    clean = np.asarray(rz.point_operator(coarse, points) @ state)
+    clean = np.asarray(rz.fem.point_operator(coarse, points) @ state)
     noise_sd = RELATIVE_NOISE * np.abs(clean).max()
     return rz.inverse_problem(
         meshes,
@@ -75,7 +75,7 @@ def measure(dim: int, sides: int, levels: int) -> dict:
     posterior = rz.fit(problem, rz.Laplace(), seed=SEED, progress=False, check=False)
     fitted = spent(start)
     start = now()
-    found = rz.importance_check(posterior, seed=SEED)
+    found = rz.diagnose.importance_check(posterior, seed=SEED)
     checked = spent(start)
     return {
         "dim": dim,

@@ -184,9 +184,9 @@ def main() -> None:
         for model, path in models.items():
             runs.append(options.folder / data / model)
             if not runs[-1].is_dir():
-                rz.fit_case(path, runs[-1], progress=False)
+                rz.case.fit_case(path, runs[-1], progress=False)
         clock = time.perf_counter()
-        found = rz.compare_runs(
+        found = rz.case.compare_runs(
             runs, options.folder / data / "comparison", blocks=blocks_of(data, options.folder)
         )
         seconds = time.perf_counter() - clock

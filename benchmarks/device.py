@@ -27,7 +27,7 @@ RESIDUALS = ((16, 7), (24, 8))
 
 
 def shape(dim: int):
-    return rz.rectangle if dim == 2 else rz.box
+    return rz.rectangle if dim == 2 else rz.mesh.box
 
 
 def solve_row(dim: int, coarsest: int, levels: int) -> dict:
@@ -36,7 +36,7 @@ def solve_row(dim: int, coarsest: int, levels: int) -> dict:
     form = rz.diffusion("a") - rz.source(1.0)
     problem = rz.boundary_value_problem(rz.P1(mesh), form, {"boundary": 0.0})
     start = time.perf_counter()
-    solver = rz.multigrid(problem, nested, tolerance=TOLERANCE)
+    solver = rz.fem.multigrid(problem, nested, tolerance=TOLERANCE)
     setup = time.perf_counter() - start
     coefficient = np.exp(log_coefficient(mesh.nodes))
 
@@ -62,7 +62,7 @@ def solve_row(dim: int, coarsest: int, levels: int) -> dict:
     }
     if mesh.num_nodes <= COMPARED:
         host = jax.devices("cpu")[0]
-        own = jax.device_put((on_device, problem, rz.SparseLU()), host)
+        own = jax.device_put((on_device, problem, rz.fem.SparseLU()), host)
         with jax.default_device(host):
             exact = np.asarray(solved(*own))
         row["difference_from_host"] = float(abs(np.asarray(state) - exact).max() / abs(exact).max())
@@ -80,7 +80,7 @@ def residual_row(coarsest: int, levels: int, *, nested: bool) -> dict:
     @eqx.filter_jit
     def many(problem, state):
         def again(_, state):
-            return state + 1e-20 * rz.residual(problem, state)  # each needs the one before
+            return state + 1e-20 * rz.fem.residual(problem, state)  # each needs the one before
 
         return jax.lax.fori_loop(0, LOOPED, again, state)
 

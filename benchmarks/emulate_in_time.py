@@ -44,7 +44,7 @@ def heat():
     )
 
     def exact(problem, seed):
-        family = rz.assimilated(problem).posterior().distribution
+        family = rz.inference.assimilated(problem).posterior().distribution
         return np.asarray(family.mean), np.sqrt(np.asarray(family.variances()))
 
     return problem, exact
@@ -66,7 +66,7 @@ def plume():
         rz.storage(1.0) + rz.diffusion("k") - rz.point_source([[0.4, 0.6]], released),
         latents={
             "k": dist.LogNormal(np.log(0.1), 0.5),
-            "q": rz.process_in_time(rz.Matern32(0.3), knots, mean=2.0),
+            "q": rz.priors.process_in_time(rz.Matern32(0.3), knots, mean=2.0),
         },
         dirichlet={"boundary": 0.0},
         observations=rz.observations(points, np.zeros(len(points)), times=times),
@@ -76,7 +76,7 @@ def plume():
     )
 
     def exact(problem, seed):
-        engine = rz.Conditional(num_draws=NUM_DRAWS)
+        engine = rz.inference.Conditional(num_draws=NUM_DRAWS)
         found = rz.fit(problem, engine, seed=seed, progress=False, check=False)
         sd = np.sqrt(np.diag(np.asarray(found.coordinate_covariance())))
         return np.asarray(found.coordinate_mean()), sd
@@ -121,7 +121,7 @@ def one_row(name: str, problem, exact, seed: int, *, checked: bool) -> dict:
     )
     records = found.states(problem, jr.key(0), draws := found.sample(jr.key(seed), NUM_SOLVED))
     if checked:
-        found = rz.with_importance_check(found, seed=seed)
+        found = rz.diagnose.with_importance_check(found, seed=seed)
     seconds = time.process_time() - start
     mean, sd = exact(problem, seed)
     shift = (np.asarray(found.coordinate_mean()) - mean) / sd

@@ -15,9 +15,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.errors import RieszError
 from riesz.fem.default_solver import map_in_parts, split_in_parts
-from riesz.latent.field import AbstractFieldLatent
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior, check_unknown
+from riesz.priors.field import AbstractFieldLatent
 from riesz.problem.problem import InverseProblem
 
 NUM_DIRECTIONS = 60

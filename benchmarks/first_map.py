@@ -141,7 +141,7 @@ class FirstMap:
 
         from riesz.case.file.problem import read_case
         from riesz.case.run.fit import decide_local
-        from riesz.case.start.hints import Hints
+        from riesz.case.start.columns import Hints
         from riesz.case.start.starter import starter
 
         table, path = self.folder / "samples.csv", self.folder / "problem.toml"

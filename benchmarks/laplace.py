@@ -40,9 +40,9 @@ def bilaplacian(mesh):
 
     from riesz.fem.default_solver import choose_solver
     from riesz.fem.linear.sparse import SparseMatrix
-    from riesz.latent.field import NodalField
-    from riesz.latent.representatives import node_volumes
-    from riesz.latent.spde import nodal_latent, operator_equation, operator_parts
+    from riesz.priors.field import NodalField
+    from riesz.priors.representatives import node_volumes
+    from riesz.priors.spde import nodal_latent, operator_equation, operator_parts
 
     equation = operator_equation(mesh)
     weights = jnp.asarray([GAMMA, math.sqrt(GAMMA * DELTA), DELTA])
@@ -61,11 +61,11 @@ def posed(domain, prior, num_sensors):
 
     rng = np.random.default_rng(SEED)
     points = rng.uniform(0.05, 0.95, (num_sensors, 2))
-    mesh = domain if isinstance(domain, rz.Mesh) else domain.meshes[-1]
+    mesh = domain if isinstance(domain, rz.mesh.Mesh) else domain.meshes[-1]
     space = rz.P1(mesh)
     truth = rz.diffusion(lambda x: jnp.exp(log_diffusivity(x))) - rz.source(1.0)
     state = rz.solve(rz.boundary_value_problem(space, truth, {"boundary": 0.0}))
-    clean = np.asarray(rz.point_operator(space, points) @ state)
+    clean = np.asarray(rz.fem.point_operator(space, points) @ state)
     noise_sd = RELATIVE_NOISE * float(jnp.abs(state).max())
     return rz.inverse_problem(
         domain,

@@ -113,7 +113,7 @@ def main() -> None:
     width, _ = batch_problem(Simulator(problem, model), options.seed)
 
     def fitted(values):
-        return rz.fit_data_sets(problem, values, model=model, seed=options.seed)
+        return rz.inference.fit_data_sets(problem, values, model=model, seed=options.seed)
 
     first = min(options.count, width * len(jax.devices()))
     _, seconds, used = timed(lambda: fitted(values[:first]))

@@ -1,8 +1,8 @@
 """What does a part of a mesh hold and ask for? Counts, no times: for any machine.
 
-The Poisson problem on the unit square and cube, by `rz.sharded_multigrid` on forced devices of this
-host: bytes of tables on a device for each of its unknowns, numbers that a device is told in each
-product and in how many rounds, and iterations beside those of one device.
+The Poisson problem on the unit square and cube, by `rz.fem.sharded_multigrid` on forced devices of
+this host: bytes of tables on a device for each of its unknowns, numbers that a device is told in
+each product and in how many rounds, and iterations beside those of one device.
 """
 
 import os
@@ -23,17 +23,17 @@ def measure(shape: str, sides: int, levels: int) -> list[dict]:
 
     import riesz as rz
 
-    coarse = rz.rectangle((sides, sides)) if shape == "square" else rz.box((sides,) * 3)
+    coarse = rz.rectangle((sides, sides)) if shape == "square" else rz.mesh.box((sides,) * 3)
     nested = rz.hierarchy(coarse, levels)
     space = rz.P1(nested.meshes[-1])
     form = rz.diffusion(1.0) - rz.source(1.0)
     problem = rz.boundary_value_problem(space, form, {"boundary": 0.0})
-    matrix = rz.jacobian(problem, jnp.zeros(space.num_dofs))
+    matrix = rz.fem.jacobian(problem, jnp.zeros(space.num_dofs))
     side = jr.normal(jr.key(0), (problem.num_free,))
-    alone = rz.multigrid(problem, nested).outcome(matrix, side)
+    alone = rz.fem.multigrid(problem, nested).outcome(matrix, side)
     rows = []
     for count in DEVICES:
-        solver = rz.sharded_multigrid(problem, count, nested, fewest=FEWEST)
+        solver = rz.fem.sharded_multigrid(problem, count, nested, fewest=FEWEST)
         found = solver.outcome(matrix, side)
         finest = solver.tables.levels[0]
         held = sum(leaf.nbytes for leaf in jax.tree.leaves(solver.tables)) / count

@@ -37,11 +37,11 @@ def field_problem(sides: int, seed: int, dim: int = 2):
 
     rng = np.random.default_rng(seed)
     points = rng.uniform(0.05, 0.95, (NUM_SENSORS, dim))
-    meshed = rz.rectangle if dim == 2 else rz.box
+    meshed = rz.rectangle if dim == 2 else rz.mesh.box
     space = rz.P1(meshed((FINER[dim],) * dim))
     truth = rz.diffusion(lambda x: jnp.exp(log_diffusivity(x))) - rz.source(1.0)
     state = rz.solve(rz.boundary_value_problem(space, truth, {"boundary": 0.0}))
-    clean = np.asarray(rz.point_operator(space, points) @ state)
+    clean = np.asarray(rz.fem.point_operator(space, points) @ state)
     noise_sd = RELATIVE_NOISE * np.abs(clean).max()
     return rz.inverse_problem(
         meshed((sides,) * dim),

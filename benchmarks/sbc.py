@@ -1,9 +1,9 @@
 """Simulation-based calibration at scale, by fits of many data sets at once.
 
-Unknowns come from the prior, data from exact solves with noise; `rz.fit_data_sets` fits them
-together, each checked by exact solves, and the ranks of the truths among draws of their posteriors
-must be uniform. `transport` is the problem of `many_batched.py` (two unknowns); `field` a
-log-diffusivity of 16 unknowns on 33 x 33 nodes with 40 sensors.
+Unknowns come from the prior, data from exact solves with noise; `rz.inference.fit_data_sets` fits
+them together, each checked by exact solves, and the ranks of the truths among draws of their
+posteriors must be uniform. `transport` is the problem of `many_batched.py` (two unknowns); `field`
+a log-diffusivity of 16 unknowns on 33 x 33 nodes with 40 sensors.
 """
 
 import json
@@ -60,11 +60,11 @@ def calibration(problem, count: int, seed: int) -> tuple[Calibration, dict]:
     # for each part of them, or ranks would tell of nothing else.
     parts = np.array_split(values, max(1, count // PART))
     each = [
-        rz.fit_data_sets(problem, some, model=model, seed=seed + number)
+        rz.inference.fit_data_sets(problem, some, model=model, seed=seed + number)
         for number, some in enumerate(parts)
     ]
     seconds = time.perf_counter() - start
-    again = rz.fit_data_sets(problem, parts[0], model=model, seed=seed + len(parts))
+    again = rz.inference.fit_data_sets(problem, parts[0], model=model, seed=seed + len(parts))
     draws, sd = (
         np.concatenate([one.found.draws for one in each]),
         np.concatenate([one.sd for one in each]),

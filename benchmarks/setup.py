@@ -30,7 +30,7 @@ def measure(dim: int, sides: int, levels: int) -> dict:
         found = [rz.boundary_value_problem(rz.P1(m), form, {"boundary": 0.0}) for m in meshes]
         return jax.block_until_ready(found)
 
-    shape = rz.rectangle if dim == 2 else rz.box
+    shape = rz.rectangle if dim == 2 else rz.mesh.box
     problems(rz.hierarchy(shape((2,) * dim), 2).meshes)
     clock, used = time.perf_counter(), time.process_time()
     meshes = rz.hierarchy(shape((sides,) * dim), levels).meshes

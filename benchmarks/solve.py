@@ -66,7 +66,7 @@ def riesz_seconds(dim: int, coarsest: int, levels: int, solver: str) -> dict:
 
     import riesz as rz
 
-    shape = rz.rectangle if dim == 2 else rz.box
+    shape = rz.rectangle if dim == 2 else rz.mesh.box
     nested = rz.hierarchy(shape((coarsest,) * dim), levels)
     mesh = nested.meshes[-1]
     form = rz.diffusion("a") - rz.source(1.0)
@@ -103,9 +103,9 @@ def linear_solver(problem, nested, name: str):
     import riesz as rz
 
     if name == "sparse-lu":
-        return rz.SparseLU()
+        return rz.fem.SparseLU()
     single = name == "multigrid-single"
-    return rz.multigrid(problem, nested, tolerance=TOLERANCE, single_precision=single)
+    return rz.fem.multigrid(problem, nested, tolerance=TOLERANCE, single_precision=single)
 
 
 def iterations_of(problem, solver, z=None) -> dict:
@@ -114,11 +114,11 @@ def iterations_of(problem, solver, z=None) -> dict:
 
     import riesz as rz
 
-    if isinstance(solver, rz.SparseLU):
+    if isinstance(solver, rz.fem.SparseLU):
         return {"iterations": None, "residual": None}
     zeros = jnp.zeros(problem.space.num_dofs)
-    side = -rz.residual(problem, zeros, z)[problem.free]
-    matrix = rz.jacobian(problem, zeros, z)
+    side = -rz.fem.residual(problem, zeros, z)[problem.free]
+    matrix = rz.fem.jacobian(problem, zeros, z)
     found = solver.outcome(matrix, side)
     left = jnp.linalg.norm(side - matrix @ found.solution) / jnp.linalg.norm(side)
     return {"iterations": int(found.iterations), "residual": float(left)}
@@ -147,7 +147,7 @@ def hard_seconds(case: str) -> dict:
             per_cell = np.repeat(1e4**chosen, 4**2)  # blocks of cells, down to the finest
             form = rz.diffusion(rz.per_cell(per_cell.astype(float))) - rz.source(1.0)
         case "l-shape":
-            nested = rz.hierarchy(rz.l_shape(COARSEST), 5)
+            nested = rz.hierarchy(rz.mesh.l_shape(COARSEST), 5)
             space = rz.P1(nested.meshes[-1])
         case "outline":
             nested, space = None, rz.P1(wiggly())
@@ -157,15 +157,15 @@ def hard_seconds(case: str) -> dict:
         case "anisotropy":
             form = rz.diffusion(np.diag([1.0, 1e-3])) - rz.source(1.0)
         case "layers":  # an aquitard between two aquifers, in cells of 1:100
-            nested = rz.hierarchy(rz.box((8, 8, 6), upper=(1.0, 1.0, 0.0075)), 3)
+            nested = rz.hierarchy(rz.mesh.box((8, 8, 6), upper=(1.0, 1.0, 0.0075)), 3)
             space = rz.P1(nested.meshes[-1])
             height = space.mesh.nodes[space.mesh.cells].mean(axis=1)[:, 2]
             layer = np.searchsorted([0.0025, 0.005], height)
             form = rz.diffusion(rz.per_cell(np.array([10.0, 1e-4, 5.0])[layer])) - rz.source(1.0)
     problem = rz.boundary_value_problem(space, form, {"boundary": 0.0})
     zeros = jnp.zeros(space.num_dofs)
-    matrix, load = rz.jacobian(problem, zeros), -rz.residual(problem, zeros)[problem.free]
-    solver = rz.multigrid(problem, nested, tolerance=TOLERANCE)
+    matrix, load = rz.fem.jacobian(problem, zeros), -rz.fem.residual(problem, zeros)[problem.free]
+    solver = rz.fem.multigrid(problem, nested, tolerance=TOLERANCE)
     seconds = best(lambda: jax.block_until_ready(solver.outcome(matrix, load)))
     return {
         "nodes": space.num_dofs,

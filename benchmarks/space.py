@@ -26,7 +26,7 @@ def measure(name: str) -> dict:
 
     engines = {
         "laplace": rz.Laplace(),
-        "nuts": rz.Nuts(start=rz.Laplace(), **NUTS),
+        "nuts": rz.inference.Nuts(start=rz.Laplace(), **NUTS),
         "emulate": small_emulate() if is_smoke() else rz.Emulate(),
     }
     problem = posed(*SIZE)

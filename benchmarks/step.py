@@ -247,7 +247,7 @@ def transport_problem(levels: int):
     forward = rz.boundary_value_problem(space, equation, {"boundary": 0.0})
     points = rng.uniform(0.1, 0.9, (40, 2))
     truth = rz.solve(forward, {"tau": jnp.asarray([2.0, -1.0])})
-    clean = np.asarray(rz.point_operator(space, points) @ truth)
+    clean = np.asarray(rz.fem.point_operator(space, points) @ truth)
     noise = 0.02 * float(clean.max())
     return rz.inverse_problem(
         hierarchy,
@@ -283,7 +283,7 @@ def of_emulate(levels: int) -> dict:
         start = time.perf_counter()
         jax.block_until_ready(normal_equations(problem, penalty, surrogate, jr.key(seed), draws))
         seconds.append(time.perf_counter() - start)
-    check = rz.importance_check(posterior)
+    check = rz.diagnose.importance_check(posterior)
     return {
         "nodes": problem.forward.space.num_dofs,
         "operation": "emulate",

@@ -43,10 +43,10 @@ def marched(along: int, num_steps: int, solver: str) -> list[dict]:
         times=np.linspace(0, 1, num_steps // 2 + 1),
         initial="start",
     )
-    sensors = rz.point_operator(space, np.array([[0.5, 0.5], [0.2, 0.7]]))
+    sensors = rz.fem.point_operator(space, np.array([[0.5, 0.5], [0.2, 0.7]]))
     z = {name: jnp.asarray(value) for name, value in (("s", 1.0), ("k", 0.2), ("f", 1.0))}
     z |= {"start": jnp.asarray(0.0)}
-    taken = rz.SparseLU() if solver == "lu" else default_multigrid(problem.step, fallback=False)
+    taken = rz.fem.SparseLU() if solver == "lu" else default_multigrid(problem.step, fallback=False)
 
     def recorded(problem, z):
         return integrate_in_time(
@@ -113,7 +113,7 @@ def assimilated() -> dict:
         initial="start",
     )
     start = time.perf_counter()
-    first = rz.assimilated(problem)
+    first = rz.inference.assimilated(problem)
     jax.block_until_ready(first.posterior().distribution.mean)
     middle = time.perf_counter()
     more = first.updated(readings(times[-1:]), rz.Gaussian(0.1))

@@ -75,7 +75,7 @@ def main(num_steps: int = 4000, levels: int = 4) -> float:
 
 def energy_error(problem, u) -> float:
     """The energy norm of the error over that of the solution, at four winds."""
-    gram = rz.dual_norm(problem).gram
+    gram = rz.penalty.dual_norm(problem).gram
     nodes = jnp.asarray(problem.space.points)
     squares = []
     for tau in jr.uniform(jr.key(2), (4, 2), minval=-3.0, maxval=3.0):

@@ -84,7 +84,7 @@ def main(num_steps: int = 3000, levels: int = 4) -> float:
 
 def energy_error(problem, u) -> float:
     """The energy norm of the error over that of the solution, at four diffusivities."""
-    gram = rz.dual_norm(problem).gram
+    gram = rz.penalty.dual_norm(problem).gram
     nodes = jnp.asarray(problem.space.points)
     squares = []
     for a in jr.uniform(jr.key(2), (4,), minval=RANGE[0], maxval=RANGE[1]):

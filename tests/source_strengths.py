@@ -10,11 +10,11 @@ import scipy.special
 import scipy.stats
 
 from riesz.fem.terms.weakform import diffusion, source
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import dual_norm
 from riesz.problem.posing import inverse_problem, with_observations
 
 NOISE = 0.1

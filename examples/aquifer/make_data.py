@@ -47,7 +47,7 @@ def main(folder: Path) -> None:
     problem, heads = true_heads()
     wells = aquifer_wells(NUM_WELLS, seed=1)
     noise = NOISE * np.random.default_rng(1).normal(size=NUM_WELLS)
-    measured = np.asarray(rz.point_operator(problem.space, wells) @ heads) + noise
+    measured = np.asarray(rz.fem.point_operator(problem.space, wells) @ heads) + noise
     ring = aquifer_outline().round(1)
     polygon = {"type": "Polygon", "coordinates": [[*ring.tolist(), ring[0].tolist()]]}
     (folder / "outline.geojson").write_text(f"{json.dumps(polygon)}\n")

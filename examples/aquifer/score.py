@@ -28,7 +28,7 @@ def score(run: Path) -> dict[str, float]:
     places = mesh.nodes[nodes]
     problem, heads = true_heads()
     truth = {
-        "u": np.asarray(rz.point_operator(problem.space, places, tolerance=1e3) @ heads),
+        "u": np.asarray(rz.fem.point_operator(problem.space, places, tolerance=1e3) @ heads),
         "transmissivity": np.asarray(jax.vmap(transmissivity)(jnp.asarray(places))),
     }
     found = {name: rz.predict(fitted.posterior, name, places, quantiles=LEVELS) for name in truth}

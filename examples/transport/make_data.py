@@ -19,7 +19,7 @@ def main() -> None:
     space = rz.P1(rz.rectangle((256, 256)))  # finer than the mesh that is fitted
     problem = rz.boundary_value_problem(space, equation, {"boundary": 0.0})
     state = rz.solve(problem, {"tau": jnp.array(WIND)})
-    values = np.asarray(rz.point_operator(space, points) @ state)
+    values = np.asarray(rz.fem.point_operator(space, points) @ state)
     values = values + NOISE_SD * rng.standard_normal(NUM_SENSORS)
     rows = [f"{x:.3f},{y:.3f},{u:.5f}" for (x, y), u in zip(points, values, strict=True)]
     Path(__file__).with_name("sensors.csv").write_text("\n".join(["x,y,u", *rows]) + "\n")

@@ -54,13 +54,13 @@ def plain(heads, *, stop=STOP):
         latents={
             "S": dist.LogNormal(np.log(0.1), 0.5),
             "T": dist.LogNormal(np.log(10.0), 0.7),
-            "r": rz.process_in_time(rz.Matern32(10.0, 0.05), knots, mean=0.1),
+            "r": rz.priors.process_in_time(rz.Matern32(10.0, 0.05), knots, mean=0.1),
         },
         dirichlet={"left": 100.0},
         observations=rz.observations(wells[well], heads, times=year),
-        likelihood=rz.GroupedNormal(0.05, well, level_sd=0.3),
+        likelihood=rz.observe.GroupedNormal(0.05, well, level_sd=0.3),
         times=axis,
-        initial=rz.SteadyState(),
+        initial=rz.fem.SteadyState(),
     )
 
 
@@ -109,8 +109,10 @@ shown = np.arange(1950.0, 2000.0)
 nearest = int(np.argmin(np.linalg.norm(wells - pumps[0], axis=1)))
 place = wells[nearest : nearest + 1]
 asked = {"num_draws": 100, "quantiles": (0.025, 0.975)}
-going_on = rz.predict_in_time(posterior, shown, place, **asked)
-stopped = rz.predict_in_time(posterior, shown, place, under=plain(clean, stop=1980.0), **asked)
+going_on = rz.prediction.predict_in_time(posterior, shown, place, **asked)
+stopped = rz.prediction.predict_in_time(
+    posterior, shown, place, under=plain(clean, stop=1980.0), **asked
+)
 
 figure, axes = plt.subplots(figsize=(7, 3.5))
 for forecast, colour, label in (
@@ -129,7 +131,7 @@ figure
 # %%
 record = empty.time.transient(empty.forward)
 future = rz.solve_in_time(record, truth)[-2]
-true_head = float((rz.point_operator(empty.forward.space, place) @ future)[0])
+true_head = float((rz.fem.point_operator(empty.forward.space, place) @ future)[0])
 mean, sd = float(going_on.mean[-1, 0]), float(going_on.sd[-1, 0])
 gain = float(stopped.mean[-1, 0] - going_on.mean[-1, 0])
 print(f"1999: {mean:.2f} m, sd {sd:.2f}; truth {true_head:.2f}. Without pumps {gain:.2f} m more.")

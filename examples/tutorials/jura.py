@@ -37,7 +37,7 @@ print(f"cadmium: median {np.median(known.metals['Cd']):.2f} mg/kg")
 
 # %%
 region = jura_grid().points  # places of the map: land use and rock are known there
-mesh = rz.mesh_from_points(
+mesh = rz.mesh.mesh_from_points(
     np.concatenate([samples.points, region]), max_edge=0.25, margin=0.1, concave=0.5
 )
 modes = modes_of(mesh, transport=False)

@@ -38,16 +38,16 @@ BLOCKS = [(i, j) for j in range(3) for i in range(3)]
 
 
 def aquifer(shape):
-    mesh = rz.box(shape, upper=(SIDE, SIDE, 60.0))
-    mesh = rz.tag_region(mesh, "gravel", lambda x: x[:, 2] < 20)
-    mesh = rz.tag_region(mesh, "sand", lambda x: x[:, 2] > 30)
+    mesh = rz.mesh.box(shape, upper=(SIDE, SIDE, 60.0))
+    mesh = rz.mesh.tag_region(mesh, "gravel", lambda x: x[:, 2] < 20)
+    mesh = rz.mesh.tag_region(mesh, "sand", lambda x: x[:, 2] > 30)
     for i, j in BLOCKS:
 
         def inside(x, block=(i, j)):
             in_clay = (x[:, 2] > 20) & (x[:, 2] < 30)
             return in_clay & (x[:, :2] // BLOCK == block).all(axis=1)
 
-        mesh = rz.tag_region(mesh, f"clay {i}{j}", inside)
+        mesh = rz.mesh.tag_region(mesh, f"clay {i}{j}", inside)
     return mesh
 
 
@@ -81,7 +81,7 @@ true_conductivity |= {HOLE: 1.0, "gravel": 40.0, "sand": 8.0}
 fine = aquifer((2 * SHAPE[0], 2 * SHAPE[1], 3 * SHAPE[2]))
 reality = equation(rz.by_region(fine, true_conductivity))
 true_heads = rz.solve(
-    rz.boundary_value_problem(rz.P1(fine), reality, HELD), linear_solver=rz.ConjugateGradients()
+    rz.boundary_value_problem(rz.P1(fine), reality, HELD), linear_solver=rz.fem.ConjugateGradients()
 )
 
 places = rng.uniform(15, SIDE - 15, (300, 2))
@@ -90,7 +90,7 @@ near_well = np.linalg.norm(places - WELL[0, :2], axis=1) < 60
 places = places[~met_hole & ~near_well][:60]
 screens = np.concatenate([np.insert(places, 2, depth, axis=1) for depth in (40.0, 10.0)])
 noise_sd = 0.02
-heads = np.asarray(rz.point_operator(rz.P1(fine), screens) @ true_heads)
+heads = np.asarray(rz.fem.point_operator(rz.P1(fine), screens) @ true_heads)
 heads = heads + noise_sd * rng.standard_normal(len(heads))
 print(f"heads from {heads.min():.2f} to {heads.max():.2f} m at {len(heads)} screens")
 
@@ -125,7 +125,7 @@ problem = rz.inverse_problem(
 # these weights, `k_hat`, says whether the result is to be trusted: it is where that is below 0.5.
 
 # %%
-engine = rz.Reduced(
+engine = rz.inference.Reduced(
     num_snapshots=150, num_modes=100, num_exact=400,
     num_warmup=200, num_samples=600, num_searches=2,
 )  # fmt: skip

@@ -51,7 +51,7 @@ fine = rz.P1(rz.rectangle((64, 64)))
 u = rz.solve(
     rz.boundary_value_problem(fine, reality, {"boundary": 0.0}), {"f": jnp.asarray(strengths)}
 )
-clean, truth = (np.asarray(rz.point_operator(fine, x) @ u) for x in (sensors, elsewhere))
+clean, truth = (np.asarray(rz.fem.point_operator(fine, x) @ u) for x in (sensors, elsewhere))
 noise_sd = 0.02 * np.abs(clean).max()
 values = clean + noise_sd * rng.standard_normal(50)
 
@@ -121,12 +121,12 @@ for epsilon_rel in (0.1, 3.0):
 # %% [markdown]
 # ## Learning how much to doubt
 #
-# With `rz.Learned()` the posterior is averaged over epsilon, each value as likely as the data leave
-# it; a note tells their range. The log-determinant of the data's covariance is part of it: left
-# out, as in the paper, epsilon would only ever grow ([theory](../theory.md#epsilon)).
+# With `rz.inference.Learned()` the posterior is averaged over epsilon, each value as likely as the
+# data leave it; a note tells their range. The log-determinant of the data's covariance is part of
+# it: left out, as in the paper, epsilon would only ever grow ([theory](../theory.md#epsilon)).
 
 # %%
-learned = doubting(rz.Learned())
+learned = doubting(rz.inference.Learned())
 rows["learned"] = coverage_and_width(learned)
 print(learned.notes[0], end="\n\n")
 print(f"{'':18}coverage  width")

@@ -111,7 +111,7 @@ print(f"loss: {losses[:50].mean():.2e} at first, {losses[-50:].mean():.2e} at la
 # norm is what the penalty estimates, for this equation up to a constant.
 
 # %%
-gram = rz.dual_norm(problem).gram
+gram = rz.penalty.dual_norm(problem).gram
 nodes = jnp.asarray(problem.space.points)
 fresh_winds = jr.uniform(jr.key(2), (4, 2), minval=-3.0, maxval=3.0)
 squares = []

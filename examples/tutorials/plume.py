@@ -38,7 +38,7 @@ def plume(values, noise_sd):
         equation,
         latents={
             "D": dist.LogNormal(np.log(0.02), 0.7),
-            "q": rz.process_in_time(rz.Matern32(1.0), knots, mean=0.5),
+            "q": rz.priors.process_in_time(rz.Matern32(1.0), knots, mean=0.5),
         },
         dirichlet={"left": 0.0},
         observations=rz.observations(points, values, times=when),
@@ -83,7 +83,9 @@ for knot, own, true in zip(knots, history.T, true_history, strict=True):
 # The axis reaches a year beyond the last samples. A forecast marches each draw of the posterior on.
 
 # %%
-forecast = rz.predict_in_time(posterior, [3.0, 4.0], wells, num_draws=100, quantiles=(0.025, 0.975))
+forecast = rz.prediction.predict_in_time(
+    posterior, [3.0, 4.0], wells, num_draws=100, quantiles=(0.025, 0.975)
+)
 for year, means, lows, highs in zip(
     (3, 4), forecast.mean, forecast.quantiles[0.025], forecast.quantiles[0.975], strict=True
 ):

@@ -37,7 +37,7 @@ truth = rz.solve(rz.boundary_value_problem(fine, equation, {"boundary": 0.0}), {
 
 rng = np.random.default_rng(0)
 sensors = rng.uniform(0.05, 0.95, (25, 2))
-clean = np.asarray(rz.point_operator(fine, sensors) @ truth)
+clean = np.asarray(rz.fem.point_operator(fine, sensors) @ truth)
 noise_sd = 0.02 * clean.max()
 values = clean + noise_sd * rng.standard_normal(25)
 print(f"values from {values.min():.4f} to {values.max():.4f}, noise sd {noise_sd:.4f}")
@@ -85,7 +85,7 @@ offsets = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
 winds = jnp.asarray(centre + spread * offsets)
 
 forward = problem.forward
-at_sensors = rz.point_operator(forward.space, sensors)
+at_sensors = rz.fem.point_operator(forward.space, sensors)
 
 
 @jax.jit

@@ -91,7 +91,7 @@ def main() -> None:
     import numpy as np
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.mesh.refine import hierarchy
+    from riesz.mesh.refinement import hierarchy
     from riesz.mesher.polygon import mesh_from_polygon
     from riesz_paper.baselines.gp_physics.settings import PAPER
 

@@ -1,22 +1,27 @@
 """Riesz: Bayesian PDE inverse problems from scattered measurements, with honest uncertainty.
 
-Names are imported when first used, so that `import riesz` and the command line start at once;
-which there are, and where they are defined, stands in `__init__.pyi` for editors and for this.
+What a user types most stands here, all else in namespaces such as `rz.mesh` and `rz.observe`; which
+names there are, and where they are defined, stands in `__init__.pyi`.
 """
 
 from typing import Any
 
-import lazy_loader
+from riesz.lazy import public_names
 
-from riesz.errors import nearest
+__version__ = "0.2.0.dev0"
 
-__version__ = "0.1.0.dev0"
+__load, __dir__, __all__ = public_names(__name__, __file__)
 
-__load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+SPACES = (
+    *("mesh", "fem", "penalty", "priors", "observe", "inference"),
+    *("prediction", "diagnose", "case", "io"),
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__ or name.startswith("_"):
-        return __load(name)
-    hint = nearest(name, __all__).strip()
-    raise AttributeError(f"module 'riesz' has no attribute {name!r}{': ' if hint else ''}{hint}")
+    if name not in __all__ and not name.startswith("_"):
+        for space in SPACES:
+            if name in __load(space).__all__:
+                raise AttributeError(f"riesz.{name} is riesz.{space}.{name}")
+    return __load(name)

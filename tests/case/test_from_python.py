@@ -68,7 +68,7 @@ def folder(tmp_path):
 
 def test_observations_and_terms_are_those_of_the_problem_file(folder):
     case = rz.read_problem(str(folder / "problem.toml"))
-    found = rz.read_observations(
+    found = rz.case.read_observations(
         str(folder / "readings.csv"),
         sites=folder / "sites.csv",
         site="site",
@@ -83,14 +83,14 @@ def test_observations_and_terms_are_those_of_the_problem_file(folder):
     np.testing.assert_array_equal(found.covariates["zinc"], [2.25, 1.0, 3.0])
     assert str(rz.Censored(0.5, found.censored).sd) == "0.5"
 
-    forward, residual = case.problem.forward, eqx.filter_jit(rz.residual)
+    forward, residual = case.problem.forward, eqx.filter_jit(rz.fem.residual)
     state = jnp.linspace(-1.0, 1.0, forward.space.num_dofs)
     for lines in (str(folder / "river.geojson"), np.array(RIVER)):
         equation = (
             rz.diffusion("a")
             - rz.source(1.0)
-            - rz.wells(str(folder / "pumping.csv"))
-            + rz.river(forward.space.mesh, lines, stage=0.3, conductance=2.0)
+            - rz.case.wells(str(folder / "pumping.csv"))
+            + rz.case.river(forward.space.mesh, lines, stage=0.3, conductance=2.0)
         )
         problem = rz.boundary_value_problem(forward.space, equation, {"left": 0.0})
         np.testing.assert_allclose(
@@ -103,23 +103,23 @@ def test_observations_and_terms_are_those_of_the_problem_file(folder):
 
 def test_covariates_become_the_columns_that_the_problem_file_has(folder):
     case = rz.read_problem(folder / "problem.toml")
-    columns, labels = rz.covariate_design(case.prepared)
+    columns, labels = rz.case.covariate_design(case.prepared)
     np.testing.assert_allclose(columns, case.problem.likelihood.design, rtol=1e-6)
     assert labels == case.problem.likelihood.labels
     fewer = case.prepared.rows(np.array([2]))
-    np.testing.assert_allclose(rz.covariate_design(case.prepared, fewer)[0], columns[2:])
-    bare = rz.read_observations(folder / "pumping.csv", value="rate")
+    np.testing.assert_allclose(rz.case.covariate_design(case.prepared, fewer)[0], columns[2:])
+    bare = rz.case.read_observations(folder / "pumping.csv", value="rate")
     with pytest.raises(RieszError, match="was read without covariates: name their columns"):
-        rz.covariate_design(bare)
+        rz.case.covariate_design(bare)
 
 
 def test_the_noise_of_a_site_is_the_scatter_of_its_readings_but_not_less_than_told(folder):
     readings, sites = folder / "readings.csv", folder / "sites.csv"
     words = {"sites": sites, "site": "site", "aggregate": "median"}
-    found = rz.read_observations(readings, least_sd=0.4, **words)
+    found = rz.case.read_observations(readings, least_sd=0.4, **words)
     np.testing.assert_allclose(found.sd, [1.4826, 1.4826, 1.4826])
-    assert rz.read_observations(readings, least_sd=9.0, **words).sd.tolist() == [9.0] * 3
-    assert rz.read_observations(readings, **words).sd is None
+    assert rz.case.read_observations(readings, least_sd=9.0, **words).sd.tolist() == [9.0] * 3
+    assert rz.case.read_observations(readings, **words).sd is None
 
 
 @pytest.mark.parametrize(
@@ -131,26 +131,26 @@ def test_the_noise_of_a_site_is_the_scatter_of_its_readings_but_not_less_than_to
 )
 def test_a_bad_word_for_observations_is_told_as_in_a_problem_file(folder, words, message):
     with pytest.raises(RieszError, match=re.escape(message)):
-        rz.read_observations(folder / "readings.csv", **words)
+        rz.case.read_observations(folder / "readings.csv", **words)
 
 
 def test_bad_rivers_and_wells_are_told(folder):
     mesh, line = rz.rectangle((2, 2)), np.array(RIVER)
     with pytest.raises(RieszError, match="give a positive number, or the name of an unknown"):
-        rz.river(mesh, line, stage=1.0, conductance=-1.0)
+        rz.case.river(mesh, line, stage=1.0, conductance=-1.0)
     with pytest.raises(RieszError, match="has no columns or layers: give its stage as a number"):
-        rz.river(mesh, line, stage="level", conductance=1.0)
+        rz.case.river(mesh, line, stage="level", conductance=1.0)
     with pytest.raises(RieszError, match="no part of the river"):
-        rz.river(mesh, line + 9.0, stage=1.0, conductance=1.0)
+        rz.case.river(mesh, line + 9.0, stage=1.0, conductance=1.0)
     with pytest.raises(RieszError, match="has no column 'amount'"):
-        rz.wells(folder / "pumping.csv", rate="amount")
+        rz.case.wells(folder / "pumping.csv", rate="amount")
 
 
 def test_a_river_of_a_hierarchy_lies_on_its_finest_mesh():
     meshes = rz.hierarchy(rz.rectangle((2, 2)), 2)
     finest, words = meshes.meshes[-1], {"stage": 1.0, "conductance": "c"}
     (nested,), (plain,) = (
-        rz.river(domain, np.array(RIVER), **words).terms for domain in (meshes, finest)
+        rz.case.river(domain, np.array(RIVER), **words).terms for domain in (meshes, finest)
     )
     assert nested.coefficients.keys() == plain.coefficients.keys()
     for one, other in zip(nested.coefficients.values(), plain.coefficients.values(), strict=True):
@@ -193,14 +193,14 @@ def run(tmp_path_factory):
 def test_a_prediction_at_an_array_is_that_of_the_posterior(run, tmp_path):
     places = run.case.problem.observations.points
     out = str(tmp_path / "at.csv")
-    told = rz.write_prediction(run, out, quantity="u", stat="sd", points=places)
+    told = rz.case.write_prediction(run, out, quantity="u", stat="sd", points=places)
     assert told["places"] == len(places)
     table = rz.io.read_table(out)
     found = rz.predict(run.posterior, "u", places, num_draws=NUM_DRAWS)
     np.testing.assert_allclose(table.numbers("u_sd"), found.sd, rtol=2**-BITS)
     words = {"quantity": "conductivity", "num_draws": 4}
-    rz.write_prediction(run, tmp_path / "a.csv", grid=(5, 4), **words)
-    rz.write_prediction(run.folder, tmp_path / "b.csv", grid="5x4", **words)
+    rz.case.write_prediction(run, tmp_path / "a.csv", grid=(5, 4), **words)
+    rz.case.write_prediction(run.folder, tmp_path / "b.csv", grid="5x4", **words)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
@@ -213,7 +213,7 @@ def test_a_prediction_at_an_array_is_that_of_the_posterior(run, tmp_path):
 )
 def test_bad_places_are_told(run, tmp_path, places, message):
     with pytest.raises(RieszError, match=re.escape(message)):
-        rz.write_prediction(run, tmp_path / "a.csv", points=places)
+        rz.case.write_prediction(run, tmp_path / "a.csv", points=places)
 
 
 FIT = problem_toml(
@@ -229,7 +229,7 @@ def test_a_fitted_case_is_the_run_that_its_folder_holds(tmp_path):
     heads = "x,y,value\n0.5,0.5,0.4\n1.0,0.2,0.6\n"
     case = rz.read_problem(written(tmp_path, FIT, heads, data="heads.csv"))
     out, told = tmp_path / "run", []
-    made = rz.fit_case(case, str(out), "conditional", seed=3, progress=False, told=told.append)
+    made = rz.case.fit_case(case, str(out), "conditional", seed=3, progress=False, told=told.append)
     again = rz.read_run(out)
     assert told == ["engine conditional: it was asked for"]
     assert made.folder == again.folder == out
@@ -243,15 +243,15 @@ def test_a_fitted_case_is_the_run_that_its_folder_holds(tmp_path):
         f"riesz fit {tmp_path}/problem.toml --out {out} --seed 3 --engine conditional"
     )
     with pytest.raises(RieszError, match="is not empty"):
-        rz.fit_case(case, out, "conditional", seed=3)
-    finished = rz.fit_case(case.path, out, "conditional", seed=3, resume=True)
+        rz.case.fit_case(case, out, "conditional", seed=3)
+    finished = rz.case.fit_case(case.path, out, "conditional", seed=3, resume=True)
     assert finished.posterior.mean("f") == made.posterior.mean("f")
     with pytest.raises(RieszError, match="a finished run of another fit, which differs in seed"):
-        rz.fit_case(case, out, "conditional", seed=4, resume=True)
+        rz.case.fit_case(case, out, "conditional", seed=4, resume=True)
     with pytest.raises(RieszError, match="which differs in setting over"):
-        rz.fit_case(case, out, rz.Conditional(over="nuts"), seed=3, resume=True)
-    assert command_of(case.path, out, rz.Conditional(), seed=3, check=None).startswith(
-        f"rz.fit_case('{tmp_path}/problem.toml', '{out}', rz.Conditional(over="
+        rz.case.fit_case(case, out, rz.inference.Conditional(over="nuts"), seed=3, resume=True)
+    assert command_of(case.path, out, rz.inference.Conditional(), seed=3, check=None).startswith(
+        f"rz.case.fit_case('{tmp_path}/problem.toml', '{out}', rz.inference.Conditional(over="
     )
 
 
@@ -260,11 +260,11 @@ def test_a_first_problem_file_is_one_that_is_understood(tmp_path):
     rows = [f"{x:.3f},{y:.3f},{x + y:.3f}" for x, y in rng.uniform(0, 9, (12, 2))]
     (tmp_path / "heads.csv").write_text("\n".join(["x,y,head", *rows]))
     out = str(tmp_path / "problem.toml")
-    guesses = rz.write_first_problem(str(tmp_path / "heads.csv"), out=out, value="head")
+    guesses = rz.case.write_first_problem(str(tmp_path / "heads.csv"), out=out, value="head")
     assert any("mesh: edges up to" in guess for guess in guesses)
     assert rz.read_problem(out).tables.observations.value == "head"
     with pytest.raises(RieszError, match="is there already"):
-        rz.write_first_problem(tmp_path / "heads.csv", out=out)
+        rz.case.write_first_problem(tmp_path / "heads.csv", out=out)
 
 
 def public_functions():

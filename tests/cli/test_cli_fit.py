@@ -30,7 +30,7 @@ from riesz.engines.nuts.engine import Nuts
 from riesz.errors import RieszError
 from riesz.inference.fit import Choice
 from riesz.io.tables import layers
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.prediction.draws import BITS
 from riesz.prediction.predict import predict
 

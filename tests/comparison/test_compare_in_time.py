@@ -28,12 +28,12 @@ def fitted():
         latents={"start": rz.SPDEField(1.0, 0.3), "f": dist.Normal(0.5, 1.0)},
         dirichlet={"boundary": 0.0},
         observations=rz.observations(points, values, times=times),
-        likelihood=rz.GroupedNormal(0.2, WELL.tolist(), level_sd=0.2),
+        likelihood=rz.observe.GroupedNormal(0.2, WELL.tolist(), level_sd=0.2),
         times=0.05 * np.arange(7),
         initial="start",
         scheme="euler",
     )
-    return rz.fit(problem, rz.Conditional(num_draws=4000), progress=False)
+    return rz.fit(problem, rz.inference.Conditional(num_draws=4000), progress=False)
 
 
 def left_out_exactly(problem, block):

@@ -10,7 +10,7 @@ import pytest
 import riesz as rz
 from riesz.comparison.compare import compare, compare_before_fit, gain_by
 from riesz.comparison.results import BLOCKS, KRIGING
-from riesz.latent.correlated_residual import LocalEffect
+from riesz.priors.correlated_residual import LocalEffect
 
 SENSORS = np.random.default_rng(3).uniform(0.05, 0.95, (40, 2))
 
@@ -18,17 +18,19 @@ SENSORS = np.random.default_rng(3).uniform(0.05, 0.95, (40, 2))
 @pytest.fixture(scope="module")
 def problem():
     local = LocalEffect(SENSORS, sd=0.5, length_scale=0.1)
-    edge = rz.BoundaryGP(rz.Matern52(0.8, 0.5), trend_sd=1.0, inducing=5)
+    edge = rz.BoundaryGP(rz.priors.Matern52(0.8, 0.5), trend_sd=1.0, inducing=5)
     return rz.inverse_problem(
         rz.rectangle((8, 8)),
         rz.diffusion(1.0) - rz.source("f"),
         latents={
-            "f": rz.GP(rz.Matern52(0.4, 20.0), 12, learned=rz.LearnedScales(), at_nodes=True),
+            "f": rz.GP(
+                rz.priors.Matern52(0.4, 20.0), 12, learned=rz.priors.LearnedScales(), at_nodes=True
+            ),
             "noise": dist.HalfNormal(0.5),
             "local": local.prior(),
         },
         observations=rz.observations(SENSORS, SENSORS[:, 0]),
-        likelihood=rz.WithEffects(rz.Gaussian("noise"), local=local),
+        likelihood=rz.observe.WithEffects(rz.Gaussian("noise"), local=local),
         dirichlet={"boundary": rz.Unknown(edge)},
     )
 

@@ -66,7 +66,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     warnings.simplefilter("ignore")
     if given.joined:
-        rz.join_processes(given.joined[0], 2, int(given.joined[1]))
+        rz.fem.join_processes(given.joined[0], 2, int(given.joined[1]))
     problem = transport()
     counts = {name: name if name == "all" else int(name) for name in given.devices}
     how = {"progress": False, "seed": 3, "check": None if given.check else False}

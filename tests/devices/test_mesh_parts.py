@@ -65,4 +65,4 @@ def test_equations_with_transport_are_refused():
     form = rz.diffusion(1.0) + rz.advection([1.0, 0.0]) - rz.source(1.0)
     problem = rz.boundary_value_problem(rz.P1(rz.rectangle((2, 2))), form, {"boundary": 0.0})
     with pytest.raises(SolveError, match="transport"):
-        rz.sharded_multigrid(problem, 1)
+        rz.fem.sharded_multigrid(problem, 1)

@@ -11,7 +11,7 @@ from scipy import stats
 
 import riesz as rz
 from riesz.diagnose.arviz import arviz
-from riesz.diagnose.leave_one_out import leave_one_out, pointwise
+from riesz.diagnose.loo import leave_one_out, pointwise
 from riesz.prediction.predict import quantity_draws
 
 PLACES = np.linspace(0.08, 0.92, 10)
@@ -25,7 +25,7 @@ def posed(noise):
     likelihood = (
         rz.Gaussian(0.03)
         if noise == "independent"
-        else rz.GroupedNormal(groups=WELLS, sd=0.03, level_sd=0.03)
+        else rz.observe.GroupedNormal(groups=WELLS, sd=0.03, level_sd=0.03)
     )
     return rz.inverse_problem(
         rz.interval(16),
@@ -39,7 +39,7 @@ def posed(noise):
 
 @lru_cache
 def fitted(noise):
-    return rz.fit(posed(noise), rz.Conditional(num_draws=4000), seed=0, progress=False)
+    return rz.fit(posed(noise), rz.inference.Conditional(num_draws=4000), seed=0, progress=False)
 
 
 @pytest.mark.parametrize("noise", ["independent", pytest.param("shared", marks=pytest.mark.slow)])

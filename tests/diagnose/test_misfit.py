@@ -291,7 +291,7 @@ def test_noise_that_readings_share_is_looked_through():
     """Levels of groups, which are in the noise, contradict nothing; a wrong reading still does."""
     groups = np.arange(COUNT) // 8
     levels = np.random.default_rng(1).normal(size=5)
-    shared = rz.GroupedNormal(NOISE, groups.astype(str), level_sd=1.0)
+    shared = rz.observe.GroupedNormal(NOISE, groups.astype(str), level_sd=1.0)
     values = data(10, [0.0, 0.0]) + 0.5 * levels[groups]
     values[3] += 0.5
     posterior = posterior_of(values, shared)
@@ -304,7 +304,7 @@ def test_noise_that_readings_share_is_looked_through():
 
 
 def test_noise_of_an_unknown_kind_is_told_by_new_measurements():
-    class Own(rz.AbstractLikelihood):
+    class Own(rz.observe.AbstractLikelihood):
         def distribution(self, predicted, z):
             return dist.Laplace(predicted, NOISE)
 

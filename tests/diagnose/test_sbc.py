@@ -13,7 +13,7 @@ from riesz.engines.amortise.simulate import PriorSurrogate
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations

@@ -5,7 +5,7 @@ import numpy as np
 
 from riesz.fem.elements.space import P1, P2
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 
 

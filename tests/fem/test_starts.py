@@ -21,7 +21,7 @@ def unconfined(u, v, *, k):
 
 
 def power_law(u, v, *, exponent):
-    return (1e-12 + rz.dot(u.grad, u.grad)) ** (exponent / 2 - 1) * u.grad @ v.grad
+    return (1e-12 + rz.fem.dot(u.grad, u.grad)) ** (exponent / 2 - 1) * u.grad @ v.grad
 
 
 FLOW = rz.integral(unconfined, k=2.0) - rz.source(5.0)
@@ -98,7 +98,9 @@ def test_the_gradient_goes_through_whichever_start_was_taken():
 
 
 def test_a_problem_may_have_its_own_start_and_settings():
-    problem = bound(FLOW, {"left": 10.0, "right": 8.0}, initial=9.0, newton=rz.Newton(max_steps=8))
+    problem = bound(
+        FLOW, {"left": 10.0, "right": 8.0}, initial=9.0, newton=rz.fem.Newton(max_steps=8)
+    )
     assert problem.newton.max_steps == 8
     np.testing.assert_allclose(rz.solve(problem), between_rivers(10.0, 8.0), rtol=1e-4)
     with pytest.raises(FormError, match=r"initial has shape \(3,\), but the space has 41 unknowns"):
@@ -117,8 +119,8 @@ def test_an_inverse_problem_starts_where_others_do_and_where_it_is_told():
             **settings,
         )
 
-    origin, solver = jnp.zeros(1), rz.SparseLU()
-    for problem in (posed(), posed(initial=9.0, newton=rz.Newton(max_steps=9))):
+    origin, solver = jnp.zeros(1), rz.fem.SparseLU()
+    for problem in (posed(), posed(initial=9.0, newton=rz.fem.Newton(max_steps=9))):
         state = problem.solve(origin, solver)
         np.testing.assert_allclose(state, between_rivers(10.0, 8.0), rtol=1e-4)
 
@@ -138,7 +140,7 @@ def test_a_reaction_of_third_order_is_solved_all_over_the_prior():
         dirichlet={"left": 0.0, "right": 0.0},
     )
     draws = jax.random.normal(jax.random.key(0), (20, 2))
-    solve = jax.jit(lambda place: problem.solve(place, rz.SparseLU())[20])
+    solve = jax.jit(lambda place: problem.solve(place, rz.fem.SparseLU())[20])
     middle = [solve(place) for place in (jnp.zeros(2), *draws)]
     exact = [1000.0, *np.exp((np.log(1e9) + draws[:, 1] - draws[:, 0]) / 3)]
     np.testing.assert_allclose(middle, exact, rtol=1e-3)

@@ -17,15 +17,15 @@ from riesz.errors import EngineError, OutOfTimeError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.inference import fit as door
 from riesz.inference.fit import Inadequacy, choose_engine, find_inadequacy, fit
-from riesz.latent.gaussian_process import GP
-from riesz.latent.kernels import Matern52
-from riesz.latent.scales import LearnedScales
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.priors.gaussian_process import GP
+from riesz.priors.kernels import Matern52
+from riesz.priors.scales import LearnedScales
 from riesz.problem.posing import inverse_problem
 
 OBSERVED = observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])

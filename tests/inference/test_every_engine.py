@@ -14,12 +14,12 @@ from riesz.engines.table import ENGINES, engine_of
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.inference.fit import fit
-from riesz.latent.karhunen_loeve import KarhunenLoeve
-from riesz.latent.kernels import Matern32
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
+from riesz.priors.karhunen_loeve import KarhunenLoeve
+from riesz.priors.kernels import Matern32
 from riesz.problem.posing import inverse_problem
 
 TERMS, SENSORS = 64, 100

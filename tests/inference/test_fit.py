@@ -13,7 +13,7 @@ from riesz.engines.table import ENGINES, check_engine, engine_class, engine_of
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.inference.fit import fit, note_on_first_order
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
@@ -85,7 +85,9 @@ def test_wrong_engines_and_settings_are_told(engine, settings, message):
 
 
 def test_what_is_no_engine_is_told(small):
-    with pytest.raises(RieszError, match=r"the engine is 3: give a value such as rz.Nuts\(\)"):
+    with pytest.raises(
+        RieszError, match=r"the engine is 3: give a value such as rz.inference.Nuts\(\)"
+    ):
         check_engine(3)
     with pytest.raises(RieszError, match="no engine 'nut': did you mean 'nuts'"):
         fit(small, "nut")

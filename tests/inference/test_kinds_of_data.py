@@ -94,7 +94,7 @@ TRIALS = np.arange(4000.0, 4000.0 + len(X))
 POINTS = X[:, None]
 
 
-class Laplacian(rz.AbstractLikelihood):
+class Laplacian(rz.observe.AbstractLikelihood):
     """One's own: heavy tails by a double exponential."""
 
     scale: float
@@ -110,12 +110,12 @@ class Laplacian(rz.AbstractLikelihood):
 class Kind:
     """Data sets of a problem, and the distributions of each as one writes them by hand."""
 
-    observed: list[tuple[Any, rz.AbstractLikelihood]]
+    observed: list[tuple[Any, rz.observe.AbstractLikelihood]]
     by_hand: list[Callable[..., dist.Distribution]]  # of k and u
     nearly_normal: bool = True
 
 
-VALUES = (rz.AtPoints(X), rz.Gaussian(0.05))
+VALUES = (rz.observe.AtPoints(X), rz.Gaussian(0.05))
 
 
 def values_by_hand(k, u):
@@ -124,34 +124,34 @@ def values_by_hand(k, u):
 
 KINDS = {
     "poisson": Kind(
-        [(rz.AtPoints(X), rz.Poisson(EXPOSURE))],
+        [(rz.observe.AtPoints(X), rz.Poisson(EXPOSURE))],
         [lambda k, u: dist.Poisson(EXPOSURE * jnp.exp(AT @ u))],
     ),
     "poisson-identity": Kind(
-        [(rz.AtPoints(X), rz.Poisson(1000.0, link="identity"))],
+        [(rz.observe.AtPoints(X), rz.Poisson(1000.0, link="identity"))],
         [lambda k, u: dist.Poisson(1000 * (AT @ u))],
     ),
     "negative-binomial": Kind(
-        [(rz.AtPoints(X), rz.NegativeBinomial(1500.0, EXPOSURE))],
+        [(rz.observe.AtPoints(X), rz.observe.NegativeBinomial(1500.0, EXPOSURE))],
         [lambda k, u: dist.NegativeBinomial2(EXPOSURE * jnp.exp(AT @ u), 1500.0)],
     ),
     "binomial": Kind(
-        [(rz.AtPoints(X), rz.Binomial(TRIALS))],
+        [(rz.observe.AtPoints(X), rz.observe.Binomial(TRIALS))],
         [lambda k, u: dist.Binomial(TRIALS.astype(int), logits=AT @ u)],
     ),
     "log-normal": Kind(
-        [(rz.AtPoints(X), rz.LogNormal(0.03))],
+        [(rz.observe.AtPoints(X), rz.LogNormal(0.03))],
         [lambda k, u: dist.LogNormal(jnp.log(AT @ u), 0.03)],
     ),
     "correlated": Kind(
-        [(rz.AtPoints(X), rz.CorrelatedNormal(0.02, points=X, length=0.2))],
+        [(rz.observe.AtPoints(X), rz.observe.CorrelatedNormal(0.02, points=X, length=0.2))],
         [lambda k, u: dist.MultivariateNormal(AT @ u, COVARIANCE)],
     ),
     "grouped": Kind(
         [
             (
-                rz.AtPoints(X),
-                rz.GroupedNormal(
+                rz.observe.AtPoints(X),
+                rz.observe.GroupedNormal(
                     *(0.02, WELLS),
                     level_sd=0.02,
                     drift_sd=0.01,
@@ -163,36 +163,36 @@ KINDS = {
         [lambda k, u: dist.MultivariateNormal(AT @ u, GROUPED)],
     ),
     "covariance": Kind(
-        [(rz.AtPoints(X), rz.CorrelatedNormal(covariance=COVARIANCE))],
+        [(rz.observe.AtPoints(X), rz.observe.CorrelatedNormal(covariance=COVARIANCE))],
         [lambda k, u: dist.MultivariateNormal(AT @ u, COVARIANCE)],
     ),
     "own": Kind(
-        [(rz.AtPoints(X), Laplacian(0.05))],
+        [(rz.observe.AtPoints(X), Laplacian(0.05))],
         [lambda k, u: dist.Laplace(AT @ u, 0.05)],
         nearly_normal=False,
     ),
     "averages": Kind(
-        [(rz.AverageOver(AREAS), rz.Gaussian(0.012))],
+        [(rz.observe.AverageOver(AREAS), rz.Gaussian(0.012))],
         [lambda k, u: dist.Normal(MEANS @ u, 0.012)],
     ),
     "along": Kind(
-        [(rz.AverageAlong([[[a], [b]] for a, b in AREAS]), rz.Gaussian(0.012))],
+        [(rz.observe.AverageAlong([[[a], [b]] for a, b in AREAS]), rz.Gaussian(0.012))],
         [lambda k, u: dist.Normal(MEANS @ u, 0.012)],
     ),
     "slopes": Kind(
-        [(rz.GradientAt(X, [1.0]), rz.Gaussian(0.2))],
+        [(rz.observe.GradientAt(X, [1.0]), rz.Gaussian(0.2))],
         [lambda k, u: dist.Normal(SLOPES @ u, 0.2)],
     ),
     "differences": Kind(
-        [(rz.DifferenceBetween(X[1:], X[:-1]), rz.Gaussian(0.006))],
+        [(rz.observe.DifferenceBetween(X[1:], X[:-1]), rz.Gaussian(0.006))],
         [lambda k, u: dist.Normal(jnp.diff(AT @ u), 0.006)],
     ),
     "fluxes": Kind(
-        [VALUES, (rz.FluxAlong(X[:5], [-1.0]), rz.Gaussian(0.3))],
+        [VALUES, (rz.observe.FluxAlong(X[:5], [-1.0]), rz.Gaussian(0.3))],
         [values_by_hand, lambda k, u: dist.Normal(k * (SLOPES @ u)[:5], 0.3)],
     ),
     "outflows": Kind(
-        [VALUES, (rz.FluxThrough(["left", "right"]), rz.Gaussian([0.2, 0.3]))],
+        [VALUES, (rz.observe.FluxThrough(["left", "right"]), rz.Gaussian([0.2, 0.3]))],
         [
             values_by_hand,
             lambda k, u: dist.Normal(
@@ -201,18 +201,18 @@ KINDS = {
         ],
     ),
     "logarithms": Kind(
-        [(rz.LogOf(rz.AtPoints(X)), rz.Gaussian(0.02))],
+        [(rz.observe.LogOf(rz.observe.AtPoints(X)), rz.Gaussian(0.02))],
         [lambda k, u: dist.Normal(jnp.log(AT @ u), 0.02)],
     ),
     "coefficient": Kind(
-        [VALUES, (rz.CoefficientAt("k", X[:2]), rz.LogNormal(0.1))],
+        [VALUES, (rz.observe.CoefficientAt("k", X[:2]), rz.LogNormal(0.1))],
         [values_by_hand, lambda k, u: dist.LogNormal(jnp.log(k) * jnp.ones(2), 0.1)],
     ),
     "several": Kind(
         [
             VALUES,
-            (rz.AtPoints(X), rz.Poisson(EXPOSURE)),
-            (rz.CoefficientAt("k", X[:2]), rz.LogNormal(0.1)),
+            (rz.observe.AtPoints(X), rz.Poisson(EXPOSURE)),
+            (rz.observe.CoefficientAt("k", X[:2]), rz.LogNormal(0.1)),
         ],
         [
             values_by_hand,
@@ -221,7 +221,11 @@ KINDS = {
         ],
     ),
     "experiments": Kind(
-        [VALUES, (rz.AtPoints(X[:8]), rz.Gaussian(0.02)), (rz.FluxThrough("left"), VALUES[1])],
+        [
+            VALUES,
+            (rz.observe.AtPoints(X[:8]), rz.Gaussian(0.02)),
+            (rz.observe.FluxThrough("left"), VALUES[1]),
+        ],
         [
             values_by_hand,
             lambda k, u: dist.Normal((AT @ second_state(k))[:8], 0.02),
@@ -290,7 +294,7 @@ def problem_of(name: str) -> InverseProblem:
     kind, values = KINDS[name], made_up(name)
     noise = [one for _, one in kind.observed]
     data = [
-        rz.observations(what, v / TRIALS if isinstance(own, rz.Binomial) else v)
+        rz.observations(what, v / TRIALS if isinstance(own, rz.observe.Binomial) else v)
         for (what, own), v in zip(kind.observed, values, strict=True)
     ]
     if len(data) == 1:
@@ -378,5 +382,5 @@ def test_laplace_agrees_with_quadrature(name):
 @pytest.mark.parametrize("name", ALONE)
 def test_nuts_agrees_with_quadrature(name):
     start = rz.Laplace() if KINDS[name].nearly_normal else None
-    engine = rz.Nuts(num_samples=6000, num_chains=2, linear_solver="dense", start=start)
+    engine = rz.inference.Nuts(num_samples=6000, num_chains=2, linear_solver="dense", start=start)
     check_moments(engine.run(problem_of(name)), name)

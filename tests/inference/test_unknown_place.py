@@ -33,7 +33,7 @@ def known(place):
 
 def test_the_place_of_a_well_is_inferred():
     clean = np.asarray(posed(np.zeros(4), 1.0).simulate({"place": TRUTH}))
-    sensors = rz.point_operator(rz.P1(MESH), POINTS)
+    sensors = rz.fem.point_operator(rz.P1(MESH), POINTS)
     np.testing.assert_allclose(clean, sensors @ known(TRUTH), rtol=1e-9)
     posterior = rz.fit(posed(clean, 0.002), "laplace", seed=0, progress=False, check=False)
     assert (np.abs(posterior.mean("place") - TRUTH) < 3 * posterior.sd("place")).all()
@@ -43,7 +43,7 @@ def test_the_place_of_a_well_is_inferred():
 def test_points_may_be_traced_and_differentiated():
     """Values at a place are linear in it within a cell, and NaN outside."""
     space, state = rz.P1(MESH), jnp.asarray(MESH.nodes @ [2.0, -3.0])
-    at = jax.jit(lambda x: (rz.point_operator(space, x[None]) @ state)[0])
+    at = jax.jit(lambda x: (rz.fem.point_operator(space, x[None]) @ state)[0])
     value, slope = jax.value_and_grad(at)(jnp.asarray(TRUTH))
     np.testing.assert_allclose(value, 2 * TRUTH[0] - 3 * TRUTH[1])
     np.testing.assert_allclose(slope, [2.0, -3.0])
@@ -51,7 +51,7 @@ def test_points_may_be_traced_and_differentiated():
 
 
 def test_what_cannot_be_done_is_told():
-    with pytest.raises(rz.FormError, match=r"made outside of jit.*point_source\('place'"):
+    with pytest.raises(rz.errors.FormError, match=r"made outside of jit.*point_source\('place'"):
         jax.jit(lambda x: rz.point_source(x[None], [1.0]))(jnp.asarray(TRUTH))
     problem = posed(np.zeros(4), 1.0)
     assert "point_source(at the unknown 'place'" in str(problem)

@@ -16,7 +16,7 @@ from riesz.mesh.facets import (
     outward_normals,
 )
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.refine import refine
+from riesz.mesh.refinement import refine
 from riesz.mesh.shapes import box, disc, interval, l_shape, rectangle
 
 MESHES = {

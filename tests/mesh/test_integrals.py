@@ -6,7 +6,7 @@ import pytest
 from riesz.errors import MeshError
 from riesz.geometry.lines import inside_polygon
 from riesz.mesh.integrals import along_line, in_area
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.mesh.shapes import box, interval, rectangle
 from riesz.mesh.tags import tag_region
 

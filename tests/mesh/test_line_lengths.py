@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from riesz.mesh.line_lengths import stretches_in_cells
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.shapes import rectangle
 

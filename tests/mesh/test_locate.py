@@ -8,7 +8,7 @@ import pytest
 from riesz.errors import MeshError
 from riesz.fem.elements.space import P1, point_operator
 from riesz.mesh.facets import boundary_facets
-from riesz.mesh.locate import barycentric_coordinates, locate, nearest_on_boundary
+from riesz.mesh.location import barycentric_coordinates, locate, nearest_on_boundary
 from riesz.mesh.mesh import Mesh, orient_cells
 from riesz.mesh.shapes import box, disc, interval, l_shape, rectangle
 
@@ -157,7 +157,7 @@ def test_interpolation_at_the_nodes_is_the_identity(mesh):
 
 
 def test_more_points_than_are_searched_at_once(monkeypatch):
-    monkeypatch.setattr("riesz.mesh.locate.PAIRS_AT_ONCE", 30)
+    monkeypatch.setattr("riesz.mesh.location.PAIRS_AT_ONCE", 30)
     mesh = rectangle((5, 5))
     points, cells = points_in_cells(mesh)
     assert (locate(mesh, points).cell == cells).all()

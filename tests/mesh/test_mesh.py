@@ -5,7 +5,7 @@ import pytest
 
 from riesz.errors import MeshError
 from riesz.mesh.mesh import Mesh, cell_volumes, drop_unused_nodes, orient_cells
-from riesz.mesh.refine import refine
+from riesz.mesh.refinement import refine
 from riesz.mesh.shapes import box, interval, rectangle
 from riesz.mesh.tags import tag_boundary
 

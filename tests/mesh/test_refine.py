@@ -10,7 +10,7 @@ from riesz.fem.elements.space import P1, point_operator
 from riesz.mesh.facets import boundary_facets, facet_measures, find_facets
 from riesz.mesh.mesh import Mesh, cell_volumes, mesh_digest
 from riesz.mesh.quality import minimum_angles
-from riesz.mesh.refine import hierarchy, refine
+from riesz.mesh.refinement import hierarchy, refine
 from riesz.mesh.shapes import box, disc, interval, l_shape, rectangle
 
 MESHES = {

@@ -6,7 +6,7 @@ import pytest
 from riesz.errors import MeshError
 from riesz.mesh.facets import boundary_facets, cell_edges
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.refine import refine
+from riesz.mesh.refinement import refine
 from riesz.mesh.shapes import box, rectangle
 from riesz.mesh.slices import mesh_slice
 

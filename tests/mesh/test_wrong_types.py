@@ -21,7 +21,7 @@ CALLS = {
 SCRIPT = """
 import sys
 from riesz.errors import MeshError
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.mesh.shapes import box, disc, rectangle
 from riesz.mesher.polygon import mesh_from_polygon
 

@@ -29,11 +29,11 @@ VALUES = STATE + jnp.cos(3.0 * jnp.arange(COUNT))
 
 DRIFT = {"drift_sd": "drift", "correlation_time": "memory", "times": TIMES}
 KINDS = {
-    "level": (rz.GroupedNormal("own", GROUPS, level_sd=0.7), 0.3, 0.7, 0.0),
-    "drift": (rz.GroupedNormal(OWN, GROUPS, **DRIFT), OWN, 0.0, 0.4),
-    "both": (rz.GroupedNormal(OWN, GROUPS, level_sd="level", **DRIFT), OWN, 0.7, 0.4),
+    "level": (rz.observe.GroupedNormal("own", GROUPS, level_sd=0.7), 0.3, 0.7, 0.0),
+    "drift": (rz.observe.GroupedNormal(OWN, GROUPS, **DRIFT), OWN, 0.0, 0.4),
+    "both": (rz.observe.GroupedNormal(OWN, GROUPS, level_sd="level", **DRIFT), OWN, 0.7, 0.4),
     "hardly anything of its own": (
-        rz.GroupedNormal(1e-3, GROUPS, level_sd="level", **DRIFT),
+        rz.observe.GroupedNormal(1e-3, GROUPS, level_sd="level", **DRIFT),
         *(1e-3, 0.7, 0.4),
     ),
 }
@@ -127,7 +127,7 @@ def test_equally_spaced_readings_without_errors_of_their_own_are_an_autoregressi
     groups, times = np.zeros(count, int), np.arange(count)
     words = {"drift_sd": 0.4, "correlation_time": 2.5, "times": times}
     values = jnp.cos(1.0 * jnp.arange(count))
-    found = rz.GroupedNormal(1e-7, groups, **words).log_prob(values, jnp.zeros(count), Z)
+    found = rz.observe.GroupedNormal(1e-7, groups, **words).log_prob(values, jnp.zeros(count), Z)
     steps = stats.norm(share * values[:-1], 0.4 * np.sqrt(1 - share**2)).logpdf(values[1:])
     wanted = stats.norm(0, 0.4).logpdf(values[0]) + steps.sum()
     np.testing.assert_allclose(found, wanted, rtol=1e-9)
@@ -157,12 +157,12 @@ def test_lanes_hold_each_reading_once_and_in_order(seed):
 
 def test_dates_are_times_in_days():
     dates = np.datetime64("1980-01-01T00:00:00") + (TIMES * 86_400).astype("timedelta64[s]")
-    by_date = rz.GroupedNormal(OWN, GROUPS, **(DRIFT | {"times": dates}))
+    by_date = rz.observe.GroupedNormal(OWN, GROUPS, **(DRIFT | {"times": dates}))
     np.testing.assert_allclose(by_date.lanes.gap, KINDS["drift"][0].lanes.gap, rtol=1e-12)
 
 
 def test_a_new_reading_has_all_of_the_noise():
-    likelihood = rz.GroupedNormal("own", GROUPS, level_sd="level", **DRIFT)
+    likelihood = rz.observe.GroupedNormal("own", GROUPS, level_sd="level", **DRIFT)
     variance = 0.3**2 + 0.7**2 + 0.4**2
     np.testing.assert_allclose(likelihood.new(jnp.zeros(3), Z).variance, variance, rtol=1e-12)
     parameters = {name: np.full((2, 1), one) for name, one in likelihood.parameters(Z).items()}
@@ -178,7 +178,7 @@ def test_a_new_reading_has_all_of_the_noise():
 @pytest.mark.slow
 def test_beside_other_data_it_is_whitened_by_itself():
     first, second = KINDS["level"][0], rz.Gaussian(0.5)
-    whole = Joint((first, rz.WithEffects(second, np.ones((2, 1)))), (COUNT, 2))
+    whole = Joint((first, rz.observe.WithEffects(second, np.ones((2, 1)))), (COUNT, 2))
     assert whole.is_normal
     assert not whole.is_independent
     factor = whole.factor(jnp.zeros(COUNT + 2), Z | {"effects": jnp.ones(1)})
@@ -190,7 +190,7 @@ def test_beside_other_data_it_is_whitened_by_itself():
 
 
 def test_it_is_described():
-    assert rz.GroupedNormal(0.1, GROUPS, level_sd="level", **DRIFT).describe() == (
+    assert rz.observe.GroupedNormal(0.1, GROUPS, level_sd="level", **DRIFT).describe() == (
         "normal, sd 0.1; readings of each of 4 groups share a level (sd 'level' learned) and a "
         "drift (sd 'drift' learned, correlation time 'memory' learned)"
     )
@@ -214,7 +214,7 @@ def test_it_is_described():
 )
 def test_what_makes_no_noise_is_refused(words, message):
     with pytest.raises(RieszError, match=message):
-        rz.GroupedNormal(0.1, **({"groups": GROUPS} | words))
+        rz.observe.GroupedNormal(0.1, **({"groups": GROUPS} | words))
 
 
 def test_sizes_are_looked_at():

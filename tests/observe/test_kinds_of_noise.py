@@ -23,7 +23,7 @@ KINDS = {
     "poisson": (rz.Poisson([2.0, 3.0, 4.0]), stats.poisson(RATES), [1.0, 9.0, 12.0]),
     "rates": (rz.Poisson(10.0, "identity"), stats.poisson(10 * STATE), [1.0, 9.0, 12.0]),
     "negative-binomial": (
-        rz.NegativeBinomial("c", [2.0, 3.0, 4.0]),
+        rz.observe.NegativeBinomial("c", [2.0, 3.0, 4.0]),
         stats.nbinom(4.0, 4.0 / (4.0 + RATES)),
         [1.0, 9.0, 12.0],
     ),
@@ -32,7 +32,11 @@ KINDS = {
         stats.lognorm(0.3, scale=np.asarray(STATE)),
         [0.4, 1.0, 0.9],
     ),
-    "binomial": (rz.Binomial([10.0, 20.0, 40.0]), stats.binom([10, 20, 40], SHARES), [0.4, 1, 0.5]),
+    "binomial": (
+        rz.observe.Binomial([10.0, 20.0, 40.0]),
+        stats.binom([10, 20, 40], SHARES),
+        [0.4, 1, 0.5],
+    ),
 }
 
 
@@ -78,10 +82,19 @@ def test_draws_have_the_moments_of_scipy(name):
     [
         (rz.Poisson(), "Poisson counts, the state is the log of the rate"),
         (rz.Poisson([1.0, 2.0], "identity"), "the rate, exposure 1 .. 2, one for each observation"),
-        (rz.NegativeBinomial("c"), "negative binomial counts, concentration 'c' learned, the st"),
-        (rz.Binomial([5.0, 9.0]), "binomial shares, trials 5 .. 9, one for each observation"),
+        (
+            rz.observe.NegativeBinomial("c"),
+            "negative binomial counts, concentration 'c' learned, the st",
+        ),
+        (
+            rz.observe.Binomial([5.0, 9.0]),
+            "binomial shares, trials 5 .. 9, one for each observation",
+        ),
         (rz.LogNormal(0.2, "log"), "log-normal, sd 0.2 of the logarithm, the state is the log of"),
-        (rz.CorrelatedNormal(covariance=COVARIANCE), "normal, correlated by a known matrix, sd"),
+        (
+            rz.observe.CorrelatedNormal(covariance=COVARIANCE),
+            "normal, correlated by a known matrix, sd",
+        ),
     ],
 )
 def test_noise_is_described(likelihood, words):
@@ -91,8 +104,8 @@ def test_noise_is_described(likelihood, words):
 def test_noise_that_sensors_share_is_one_normal_vector():
     values = jnp.array([0.2, 1.5, 0.9])
     wanted = stats.multivariate_normal(np.asarray(STATE), COVARIANCE).logpdf(values)
-    learned = rz.CorrelatedNormal("s", points=X, length="l")
-    known = rz.CorrelatedNormal(covariance=COVARIANCE)
+    learned = rz.observe.CorrelatedNormal("s", points=X, length="l")
+    known = rz.observe.CorrelatedNormal(covariance=COVARIANCE)
 
     @eqx.filter_jit
     def density_and_sd(likelihood):
@@ -109,7 +122,11 @@ def test_noise_that_sensors_share_is_one_normal_vector():
 
 
 def test_a_joint_likelihood_is_the_product_of_its_parts():
-    parts = (rz.Gaussian(0.3), rz.Poisson(), rz.CorrelatedNormal("s", points=X[1:], length="l"))
+    parts = (
+        rz.Gaussian(0.3),
+        rz.Poisson(),
+        rz.observe.CorrelatedNormal("s", points=X[1:], length="l"),
+    )
     values, state = jnp.array([0.1, 0.2, 0.3, 5.0, 1.0, 2.0]), jnp.arange(6.0) / 5
     cuts = ((0, 3), (3, 4), (4, 6))
     whole = Joint(parts, (3, 1, 2))
@@ -135,16 +152,31 @@ def test_a_joint_likelihood_is_the_product_of_its_parts():
         (lambda: rz.Poisson().check_values(np.array([0.5])), "are no counts"),
         (lambda: rz.Poisson(link="logit"), "link of Poisson is 'logit': it may be"),
         (lambda: rz.Poisson(0.0), "the exposure is 0.0: it must be positive"),
-        (lambda: rz.NegativeBinomial(-1.0), "the concentration is -1.0"),
-        (lambda: rz.Binomial(20.0).check_values(np.array([0.5, 3.0])), "are no shares, first 3"),
-        (lambda: rz.Binomial(20.0).check_values(np.array([0.52])), "shares times trials are no"),
+        (lambda: rz.observe.NegativeBinomial(-1.0), "the concentration is -1.0"),
+        (
+            lambda: rz.observe.Binomial(20.0).check_values(np.array([0.5, 3.0])),
+            "are no shares, first 3",
+        ),
+        (
+            lambda: rz.observe.Binomial(20.0).check_values(np.array([0.52])),
+            "shares times trials are no",
+        ),
         (lambda: rz.LogNormal(0.1).check_values(np.array([0.0])), "values are not positive"),
-        (lambda: rz.CorrelatedNormal(0.1), "given by covariance=..., or by sd"),
-        (lambda: rz.CorrelatedNormal(0.1, points=X), "needs both points=... and length=..."),
-        (lambda: rz.CorrelatedNormal(0.1, points=[0, 1, 1], length=1.0), "1 and 2 are at one pl"),
-        (lambda: rz.CorrelatedNormal(covariance=np.ones((2, 2))), "has the eigenvalue"),
-        (lambda: rz.CorrelatedNormal(covariance=np.ones((2, 3))), "give a square matrix"),
-        (lambda: rz.CorrelatedNormal(0.1, points=X, length=[1.0, 2.0, 3.0]), "one number for all"),
+        (lambda: rz.observe.CorrelatedNormal(0.1), "given by covariance=..., or by sd"),
+        (
+            lambda: rz.observe.CorrelatedNormal(0.1, points=X),
+            "needs both points=... and length=...",
+        ),
+        (
+            lambda: rz.observe.CorrelatedNormal(0.1, points=[0, 1, 1], length=1.0),
+            "1 and 2 are at one pl",
+        ),
+        (lambda: rz.observe.CorrelatedNormal(covariance=np.ones((2, 2))), "has the eigenvalue"),
+        (lambda: rz.observe.CorrelatedNormal(covariance=np.ones((2, 3))), "give a square matrix"),
+        (
+            lambda: rz.observe.CorrelatedNormal(0.1, points=X, length=[1.0, 2.0, 3.0]),
+            "one number for all",
+        ),
     ],
 )
 def test_impossible_noise_and_values_are_refused(act, message):

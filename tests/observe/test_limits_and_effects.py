@@ -16,10 +16,10 @@ from riesz.engines.conditional.points import SteadyPoints
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.inference.fit import choose_engine
-from riesz.latent.correlated_residual import LocalEffect
 from riesz.mesh.shapes import rectangle
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import Censored
+from riesz.priors.correlated_residual import LocalEffect
 from riesz.problem.linearity import linear_parts
 
 
@@ -187,7 +187,7 @@ def test_effects_are_integrated_out_where_no_solve_depends_on_them():
         rz.diffusion(1.0) - rz.source(1.0),
         latents={"effects": dist.Normal(0.0, 2.0).expand([2]).to_event(1)},
         observations=rz.observations(points, observed),
-        likelihood=rz.WithEffects(rz.Gaussian(0.01), design, ("one", "other")),
+        likelihood=rz.observe.WithEffects(rz.Gaussian(0.01), design, ("one", "other")),
         dirichlet={"boundary": 0.0},
     )
     parts = linear_parts(problem)

@@ -13,7 +13,7 @@ from riesz.engines.relax.engine import Relax
 from riesz.errors import MeshError, RieszError
 from riesz.inference.fit import choose_engine
 
-MESH = rz.tag_region(rz.rectangle((6, 6)), "west", [[0, 0], [0.5, 0], [0.5, 1], [0, 1]])
+MESH = rz.mesh.tag_region(rz.rectangle((6, 6)), "west", [[0, 0], [0.5, 0], [0.5, 1], [0, 1]])
 SQUARE = np.array([[0.2, 0.3], [0.8, 0.3], [0.8, 0.6], [0.2, 0.6]])
 PLACES = np.array([[0.3, 0.35], [0.55, 0.7]])
 PRIORS = {"w": dist.Normal(0.0, 1.0).expand([2])}
@@ -35,11 +35,11 @@ def posed(*data, domain=MESH, likelihood=None, **changed):
 
 
 ALL = [
-    rz.observations(rz.AverageOver(["west", SQUARE]), [0.0, 0.0]),
-    rz.observations(rz.AverageAlong([[[0.0, 0.0], [1.0, 1.0]]]), [0.0]),
-    rz.observations(rz.GradientAt(PLACES, [3.0, 4.0]), [0.0, 0.0]),
-    rz.observations(rz.DifferenceBetween(PLACES, PLACES[::-1]), [0.0, 0.0]),
-    rz.observations(rz.AtPoints(PLACES), [0.0, 0.0]),
+    rz.observations(rz.observe.AverageOver(["west", SQUARE]), [0.0, 0.0]),
+    rz.observations(rz.observe.AverageAlong([[[0.0, 0.0], [1.0, 1.0]]]), [0.0]),
+    rz.observations(rz.observe.GradientAt(PLACES, [3.0, 4.0]), [0.0, 0.0]),
+    rz.observations(rz.observe.DifferenceBetween(PLACES, PLACES[::-1]), [0.0, 0.0]),
+    rz.observations(rz.observe.AtPoints(PLACES), [0.0, 0.0]),
 ]
 
 
@@ -52,9 +52,9 @@ def linear():
 def other():
     """Kinds that are no rows of an operator."""
     return posed(
-        rz.observations(rz.FluxAlong(PLACES, [[1.0, 0.0], [0.0, 2.0]]), [0.0, 0.0]),
-        rz.observations(rz.FluxThrough(["left", "right", "bottom", "top"]), np.zeros(4)),
-        rz.observations(rz.LogOf(rz.AtPoints(PLACES)), [0.0, 0.0]),
+        rz.observations(rz.observe.FluxAlong(PLACES, [[1.0, 0.0], [0.0, 2.0]]), [0.0, 0.0]),
+        rz.observations(rz.observe.FluxThrough(["left", "right", "bottom", "top"]), np.zeros(4)),
+        rz.observations(rz.observe.LogOf(rz.observe.AtPoints(PLACES)), [0.0, 0.0]),
         dirichlet={
             side: lambda x: 1 + 2 * x[0] + 3 * x[1] for side in ("left", "right", "bottom", "top")
         },
@@ -86,7 +86,7 @@ def test_sensors_stand_in_the_middle_of_what_they_see(linear, other):
 @pytest.mark.parametrize("engine", [Conditional(num_draws=4000), Emulate()], ids=lambda e: e.name)
 def test_engines_for_values_take_rows_of_an_operator(engine):
     """Against the closed form of linear regression, from responses to each unknown."""
-    averages = rz.observations(rz.AverageOver([SQUARE, SQUARE[:3]]), [0.0, 0.0])
+    averages = rz.observations(rz.observe.AverageOver([SQUARE, SQUARE[:3]]), [0.0, 0.0])
     domain, noise = rz.hierarchy(rz.rectangle((3, 3)), 2), [rz.Gaussian(0.02)] * len(ALL)
     data = (averages, *ALL[1:])
     problem = posed(*data, domain=domain, likelihood=noise, dirichlet={"boundary": 0.0})
@@ -107,7 +107,7 @@ def for_few():
     """Problems that only some engines take, and what others say of them."""
     nested = rz.hierarchy(rz.rectangle((2, 2)), 2)
     seen = rz.observations(PLACES, [1.0, 2.0])
-    flux = rz.observations(rz.FluxAlong(PLACES, [1.0, 0.0]), [0.0, 0.0])
+    flux = rz.observations(rz.observe.FluxAlong(PLACES, [1.0, 0.0]), [0.0, 0.0])
     equation, edge = rz.diffusion(1.0) - rz.source("f"), {"boundary": 0.0}
     twice = [rz.Experiment(equation, seen, rz.Gaussian(0.1), edge)] * 2
     return {
@@ -131,27 +131,35 @@ def test_engines_say_beforehand_what_they_cannot_take(for_few):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: rz.observations(rz.AtPoints(PLACES), [1.0]), RieszError, "1 values for 2 values"),
-        (lambda: rz.AverageOver("west"), RieszError, r"AverageOver\(\[area\]\)"),
-        (lambda: rz.DifferenceBetween(PLACES, PLACES[:1]), RieszError, "give pairs"),
-        (lambda: posed(rz.observations(rz.AverageOver(["east"]), [1.0])), MeshError, "east"),
         (
-            lambda: posed(rz.observations(rz.GradientAt(PLACES, [0.0, 0.0]), [1.0, 1.0])),
+            lambda: rz.observations(rz.observe.AtPoints(PLACES), [1.0]),
+            RieszError,
+            "1 values for 2 values",
+        ),
+        (lambda: rz.observe.AverageOver("west"), RieszError, r"AverageOver\(\[area\]\)"),
+        (lambda: rz.observe.DifferenceBetween(PLACES, PLACES[:1]), RieszError, "give pairs"),
+        (
+            lambda: posed(rz.observations(rz.observe.AverageOver(["east"]), [1.0])),
+            MeshError,
+            "east",
+        ),
+        (
+            lambda: posed(rz.observations(rz.observe.GradientAt(PLACES, [0.0, 0.0]), [1.0, 1.0])),
             RieszError,
             "a direction has no length",
         ),
         (
-            lambda: posed(rz.observations(rz.GradientAt(PLACES, [1.0]), [1.0, 1.0])),
+            lambda: posed(rz.observations(rz.observe.GradientAt(PLACES, [1.0]), [1.0, 1.0])),
             RieszError,
             r"directions have shape \(1,\): give one of 2 components",
         ),
         (
-            lambda: posed(rz.observations(rz.CoefficientAt("v", PLACES), [1.0, 1.0])),
+            lambda: posed(rz.observations(rz.observe.CoefficientAt("v", PLACES), [1.0, 1.0])),
             RieszError,
             "'v' was measured, but is no unknown",
         ),
         (
-            lambda: posed(rz.observations(rz.CoefficientAt("w", PLACES), [1.0, 1.0])),
+            lambda: posed(rz.observations(rz.observe.CoefficientAt("w", PLACES), [1.0, 1.0])),
             RieszError,
             "'w' was measured, but is 2 numbers",
         ),
@@ -161,7 +169,7 @@ def test_engines_say_beforehand_what_they_cannot_take(for_few):
             "there are 1 data sets, but 2 likelihoods",
         ),
         (
-            lambda: posed(rz.observations(rz.AtPoints(PLACES + 1), [1.0, 1.0])),
+            lambda: posed(rz.observations(rz.observe.AtPoints(PLACES + 1), [1.0, 1.0])),
             MeshError,
             "of the observations",
         ),

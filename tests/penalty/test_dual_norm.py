@@ -13,7 +13,7 @@ from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import advection, diffusion, reaction, source
 from riesz.mesh.shapes import disc, rectangle
-from riesz.penalty.dual_norm import Gram, dual_norm
+from riesz.penalty.gram import Gram, dual_norm
 from riesz.penalty.penalty import exact_penalty
 
 EQUATION = diffusion(1.0) + advection([1.0, -2.0]) - source(1.0)

@@ -57,14 +57,14 @@ def test_the_values_of_the_conditions_do_not_matter():
 def test_with_a_single_patch_it_is_the_dual_norm_of_the_interior_residual():
     meshes = rz.hierarchy(rz.rectangle((2, 2)), 3)
     problem = problem_with(0.0, meshes)
-    norm = rz.schwarz_norm(problem, patch_nodes=problem.num_free)
+    norm = rz.penalty.schwarz_norm(problem, patch_nodes=problem.num_free)
     penalty = rz.weak_form_penalty(problem, norm=norm, free_boundary=True)
     nodes = jnp.asarray(problem.space.points)
     states = jax.vmap(lambda z: jax.vmap(lambda x: state(x, z))(nodes))(BENT)
-    exact = rz.dual_norm(problem)
+    exact = rz.penalty.dual_norm(problem)
 
     def squared(state, z):
-        return exact.squared(rz.residual(problem, state, z)[problem.free])
+        return exact.squared(rz.fem.residual(problem, state, z)[problem.free])
 
     wanted = jax.vmap(squared)(states, BENT)
     np.testing.assert_allclose(whole(penalty, BENT), wanted, rtol=1e-10)
@@ -84,7 +84,7 @@ def test_draws_of_patches_are_unbiased_for_the_sum_over_all():
 def test_room_to_spare_changes_tables_and_no_value():
     problem = problem_with(0.0)
     room = ample_room(8)
-    norm = rz.schwarz_norm(problem, MESHES, patch_nodes=8, room=room)
+    norm = rz.penalty.schwarz_norm(problem, MESHES, patch_nodes=8, room=room)
     assert norm.fine.table.widths == norm.coarse.table.widths == room
     wide = rz.weak_form_penalty(problem, MESHES, norm=norm, free_boundary=True)
     narrow = penalty_with(0.0)

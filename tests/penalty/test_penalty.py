@@ -134,7 +134,7 @@ class Deterministic:
     def interpolant_residual(self, u, z):
         nodes = jnp.asarray(self.problem.space.points)
         state = jax.vmap(lambda x: u(x, z))(nodes).at[self.problem.fixed].set(0.0)
-        return rz.residual(self.problem, state, z)
+        return rz.fem.residual(self.problem, state, z)
 
     def function_residual(self, u, z, rule):
         return residual_by(rule, self.problem.space.mesh, u, z)
@@ -181,7 +181,7 @@ def nodal_squares(penalty, problem):
     @jax.vmap
     def of_sample(z):
         state = jax.vmap(lambda x: draw_net()(x, z))(jnp.asarray(problem.space.points))
-        return penalty.norm.squared(rz.residual(problem, state.at[problem.fixed].set(0.0), z))
+        return penalty.norm.squared(rz.fem.residual(problem, state.at[problem.fixed].set(0.0), z))
 
     return np.asarray(of_sample(ZS))
 
@@ -281,7 +281,7 @@ def test_at_the_finite_element_solution_the_penalty_is_next_to_nothing(penalty, 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_random_residuals_have_no_negative_estimate(problem, meshes):
-    norm = rz.schwarz_norm(problem, meshes)
+    norm = rz.penalty.schwarz_norm(problem, meshes)
     assert norm.coarse is not None
     assert norm.restriction is not None
 
@@ -340,10 +340,10 @@ def test_a_gram_form_with_jumps_is_equivalent_to_its_dual_norm(problem, meshes):
     mesh = meshes.meshes[-1]
     squares = np.floor(4 * mesh.nodes[mesh.cells].mean(axis=1)).sum(axis=1)
     jumps = np.where(squares % 2 == 0, 1.0, 100.0)
-    norm = rz.schwarz_norm(
+    norm = rz.penalty.schwarz_norm(
         problem, meshes, patch_nodes=PATCH_NODES, gram=rz.Gram(diffusivity=jumps)
     )
-    gram = np.asarray(rz.dual_norm(problem, rz.Gram(jumps)).gram.to_dense())
+    gram = np.asarray(rz.penalty.dual_norm(problem, rz.Gram(jumps)).gram.to_dense())
     zero = jnp.zeros(problem.space.num_dofs)
 
     def half_squared(r):
@@ -367,7 +367,7 @@ def test_single_precision_stays_single_and_loses_little(meshes, interpolant_squa
     np.testing.assert_allclose(values, interpolant_squares, rtol=1e-4)
 
 
-@pytest.mark.parametrize("coarse", [rz.interval(4), rz.box((2, 2, 2))], ids=["1D", "3D"])
+@pytest.mark.parametrize("coarse", [rz.interval(4), rz.mesh.box((2, 2, 2))], ids=["1D", "3D"])
 @pytest.mark.slow
 def test_on_lines_and_in_space_functions_agree_with_their_nodal_residuals(coarse):
     meshes = rz.hierarchy(coarse, 3)
@@ -379,7 +379,7 @@ def test_on_lines_and_in_space_functions_agree_with_their_nodal_residuals(coarse
 
     state = np.prod(np.sin(np.pi * problem.space.points), axis=1)
     state[np.asarray(problem.fixed)] = 0.0
-    squared = jax.jit(lambda state: penalty.norm.squared(rz.residual(problem, state)))
+    squared = jax.jit(lambda state: penalty.norm.squared(rz.fem.residual(problem, state)))
     nodal = squared(jnp.asarray(state))
     np.testing.assert_allclose(enumerated(penalty, u, None)[0], nodal, rtol=0.05)
 
@@ -392,9 +392,9 @@ def test_what_cannot_be_is_refused(penalty, problem, meshes):
         penalty.nodal(key, jnp.zeros((2, 5)), ZS)
     for diffusivity in (np.nan, -1.0, 0.0):
         with pytest.raises(RieszError, match="positive finite diffusivity"):
-            rz.schwarz_norm(problem, meshes, gram=rz.Gram(diffusivity=diffusivity))
+            rz.penalty.schwarz_norm(problem, meshes, gram=rz.Gram(diffusivity=diffusivity))
     with pytest.raises(RieszError, match="one value a cell"):
-        rz.schwarz_norm(problem, meshes, gram=rz.Gram(diffusivity=np.ones(3)))
+        rz.penalty.schwarz_norm(problem, meshes, gram=rz.Gram(diffusivity=np.ones(3)))
     with pytest.raises(RieszError, match="larger than the mesh"):
         rz.weak_form_penalty(problem, meshes, patch_nodes=1000)
     with pytest.raises(RieszError, match="nothing coarser"):
@@ -402,7 +402,7 @@ def test_what_cannot_be_is_refused(penalty, problem, meshes):
     with pytest.raises(RieszError, match="draw one patch or more"):
         rz.weak_form_penalty(problem, meshes, num_patches=0)(key, draw_net(), ZS)
     with pytest.raises(RieszError, match="reaction, not negative"):
-        rz.schwarz_norm(problem, meshes, gram=rz.Gram(reaction=np.inf))
+        rz.penalty.schwarz_norm(problem, meshes, gram=rz.Gram(reaction=np.inf))
     natural = rz.boundary_value_problem(problem.space, EQUATION)
     with pytest.raises(RieszError, match="constants have no energy"):
         rz.weak_form_penalty(natural, meshes)
@@ -419,5 +419,5 @@ def test_what_cannot_be_is_refused(penalty, problem, meshes):
 def test_one_level_of_several_patches_is_warned_of_unless_meant(problem):
     with pytest.warns(UserWarning, match=r"hierarchy\(coarse_mesh, levels\)"):
         rz.weak_form_penalty(problem, patch_nodes=PATCH_NODES)
-    assert rz.schwarz_norm(problem, patch_nodes=PATCH_NODES, one_level=True).coarse is None
-    assert rz.schwarz_norm(problem, patch_nodes=problem.num_free).fine.num_patches == 1
+    assert rz.penalty.schwarz_norm(problem, patch_nodes=PATCH_NODES, one_level=True).coarse is None
+    assert rz.penalty.schwarz_norm(problem, patch_nodes=problem.num_free).fine.num_patches == 1

@@ -10,7 +10,7 @@ import scipy.sparse.linalg as spla
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import dual_norm
 from riesz.penalty.norm import NormSample
 from riesz.penalty.patch import overlapping_patches
 from riesz.penalty.penalty import weak_form_penalty
@@ -62,7 +62,7 @@ def test_the_coarsest_mesh_with_free_nodes_makes_a_level():
 
 @pytest.mark.slow
 def test_a_patch_that_holds_all_nodes_gives_the_exact_norm():
-    problem = problem_on(rz.disc(5))
+    problem = problem_on(rz.mesh.disc(5))
     norm = schwarz_norm(problem, patch_nodes=problem.num_free)
     r = free_noise(problem, 0)
     exact = dual_norm(problem).squared(r[problem.free])
@@ -160,7 +160,7 @@ def test_the_penalty_of_a_function_agrees_with_the_norm_of_its_nodal_residual(sq
     zs = jax.tree.map(lambda leaf: leaf[None], Z)
     nodes = jnp.asarray(problem.space.points)
     state = jax.vmap(lambda x: u(x, Z))(nodes).at[problem.fixed].set(0.0)
-    r = rz.residual(problem, state, Z).at[problem.fixed].set(0.0)
+    r = rz.fem.residual(problem, state, Z).at[problem.fixed].set(0.0)
     np.testing.assert_allclose(enumerated(penalty, u, zs)[0], norm.squared(r), rtol=2e-3)
 
 
@@ -168,7 +168,7 @@ def test_the_penalty_of_a_function_agrees_with_the_norm_of_its_nodal_residual(sq
 def test_at_the_solution_the_penalty_is_far_below_its_value_at_zero(square):
     problem, _, norm = square
     u = rz.solve(problem, Z)
-    at = [norm.squared(rz.residual(problem, s, Z).at[problem.fixed].set(0)) for s in (u, 0 * u)]
+    at = [norm.squared(rz.fem.residual(problem, s, Z).at[problem.fixed].set(0)) for s in (u, 0 * u)]
     assert at[0] < 1e-12 * at[1]
 
 
@@ -190,7 +190,7 @@ def test_boundary_terms_and_wells_are_seen_on_every_level():
         return 1 + x[0] * jnp.cos(x[1])
 
     state = jax.vmap(lambda x: u(x, z))(jnp.asarray(problem.space.points))
-    r = rz.residual(problem, state, z).at[problem.fixed].set(0.0)
+    r = rz.fem.residual(problem, state, z).at[problem.fixed].set(0.0)
     zs = jax.tree.map(lambda leaf: leaf[None], z)
     np.testing.assert_allclose(enumerated(penalty, u, zs)[0], penalty.norm.squared(r), rtol=5e-3)
 

@@ -112,7 +112,7 @@ def test_the_norm_of_all_steps_bounds_the_error_of_each_state():
     nothing, steps = jnp.zeros(problem.space.num_dofs), np.diff(TIMES)
 
     def dense(form):
-        return np.asarray(rz.jacobian(with_form(problem.step, form), nothing).to_dense())
+        return np.asarray(rz.fem.jacobian(with_form(problem.step, form), nothing).to_dense())
 
     mass, energy = dense(rz.reaction(1.0)), dense(rz.diffusion(1.0))
     rng, total = np.random.default_rng(0), 0.0

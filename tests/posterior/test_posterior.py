@@ -23,8 +23,7 @@ from riesz.diagnose.arviz import to_arviz
 from riesz.diagnose.summary import summary
 from riesz.errors import MeshError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
-from riesz.latent.field import AbstractField, AbstractFieldLatent
-from riesz.mesh.grid import grid
+from riesz.mesh.grids import grid
 from riesz.mesh.shapes import box, disc, l_shape, rectangle
 from riesz.observe.likelihood import Censored, Gaussian
 from riesz.observe.observations import observations
@@ -36,6 +35,7 @@ from riesz.prediction.data import predict_data
 from riesz.prediction.predict import predict
 from riesz.prediction.quantity import BudgetTerm, Outflow, has_flux
 from riesz.prediction.statistics import collect
+from riesz.priors.field import AbstractField, AbstractFieldLatent
 from riesz.problem.posing import inverse_problem
 
 NUM_DRAWS = 300

@@ -7,7 +7,7 @@ from tests.prediction.made_up_draws import FACTS, made_up_draws
 
 from riesz.errors import FileFormatError
 from riesz.io.store.draws import StoredDraws, read_draws, shuffle, unshuffle, write_draws
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.prediction.draws import BITS, NumberDraws, RegionDraws, exactly, quantise
 
 

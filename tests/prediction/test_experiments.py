@@ -36,6 +36,8 @@ def test_predictions_are_of_the_experiment_that_was_asked_for():
             rz.predict(posterior, quantity, num_draws=4)
     with pytest.raises(rz.RieszError, match="experiment is 2, but there are 2"):
         rz.predict(posterior, "u", num_draws=4, experiment=2)
-    outflow = rz.predict(posterior, rz.BudgetTerm("prescribed on left", experiment=1), num_draws=4)
+    outflow = rz.predict(
+        posterior, rz.prediction.BudgetTerm("prescribed on left", experiment=1), num_draws=4
+    )
     np.testing.assert_allclose(outflow.mean, -2.0)
     assert rz.predict(posterior, "k", num_draws=4).mean > 0

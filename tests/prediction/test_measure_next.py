@@ -11,11 +11,11 @@ from tests.linear_gaussian import (
 )
 
 from riesz.errors import RieszError
-from riesz.latent.representatives import node_volumes
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.posterior.posterior import ExactStates
 from riesz.prediction.draws import interpolation
 from riesz.prediction.measure_next import measure_next
+from riesz.priors.representatives import node_volumes
 
 PLACES = np.random.default_rng(1).uniform(0.05, 0.95, (20, 2))
 

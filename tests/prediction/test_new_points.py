@@ -6,11 +6,11 @@ import pytest
 from tests.prediction.made_up_draws import made_up_draws
 
 import riesz as rz
-from riesz.latent import correlated_residual as local_effect
-from riesz.latent.correlated_residual import LocalEffect
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.prediction.new_points import new_points
 from riesz.prediction.statistics import over_places
+from riesz.priors import correlated_residual as local_effect
+from riesz.priors.correlated_residual import LocalEffect
 
 PLACES = np.array([[0.31, 0.42], [0.31, 0.42], [0.77, 0.13]])
 
@@ -65,8 +65,8 @@ def test_places_may_be_asked_for_in_parts(monkeypatch):
         (rz.LogNormal(0.3), 1.2),
         (rz.LogNormal(0.3, link="log"), 1.2),
         (rz.Poisson(4.0), 1.2),
-        (rz.NegativeBinomial(2.5, 4.0), 1.2),
-        (rz.Binomial(12.0), 1.2),
+        (rz.observe.NegativeBinomial(2.5, 4.0), 1.2),
+        (rz.observe.Binomial(12.0), 1.2),
     ],
 )
 def test_scatter_on_the_host_is_that_of_the_likelihood(likelihood, predictor):

@@ -54,7 +54,7 @@ def test_steady_readings_know_the_level_of_their_site():
         latents={"w": dist.Normal(0.0, 1.0)},
         dirichlet={"boundary": 0.0},
         observations=observed,
-        likelihood=rz.GroupedNormal(OWN, SITE, level_sd=LEVEL),
+        likelihood=rz.observe.GroupedNormal(OWN, SITE, level_sd=LEVEL),
     )
     places = np.append(SITES, AWAY)
     new = places * (1 - places) / 2  # linear elements are exact at nodes
@@ -67,10 +67,10 @@ def test_steady_readings_know_the_level_of_their_site():
         own=LEVEL**2 + OWN**2,
     )
     settings = {"num_draws": NUM_DRAWS, "quantiles": ()}
-    check(rz.predict_data(posterior, places[:, None], **settings), *wanted)
-    there = rz.predict_data(posterior, **settings)  # at the sensors
+    check(rz.prediction.predict_data(posterior, places[:, None], **settings), *wanted)
+    there = rz.prediction.predict_data(posterior, **settings)  # at the sensors
     check(there, wanted[0][SITE], wanted[1][SITE])
-    grid = rz.predict_data(posterior, np.array([[AWAY]]), **settings)
+    grid = rz.prediction.predict_data(posterior, np.array([[AWAY]]), **settings)
     assert grid.sd > LEVEL > 2 * there.sd[0]
 
 
@@ -79,14 +79,14 @@ def test_forecasts_know_level_and_drift_of_their_site():
     when = np.array([0.1, 0.2, 0.25, 0.4, 0.1, 0.3, 0.4, 0.35])
     values = np.array([0.9, -0.6, 0.2])[SITE] + 0.3 * rng.normal(size=len(SITE))
     drift = {"drift_sd": DRIFT, "correlation_time": MEMORY, "times": when}
-    axis = rz.time_axis(np.linspace(0.0, 0.8, 9))
+    axis = rz.fem.time_axis(np.linspace(0.0, 0.8, 9))
     problem = rz.inverse_problem(
         rz.interval(20),
         rz.storage(1.0) + rz.diffusion(0.3) - rz.source("w"),
         latents={"w": dist.Normal(0.0, 1.0)},
         dirichlet={"boundary": 0.0},
         observations=rz.observations(SITES[SITE], values, times=when),
-        likelihood=rz.GroupedNormal(OWN, SITE, level_sd=LEVEL, **drift),
+        likelihood=rz.observe.GroupedNormal(OWN, SITE, level_sd=LEVEL, **drift),
         times=axis,
         initial=0.0,
     )
@@ -101,14 +101,14 @@ def test_forecasts_know_level_and_drift_of_their_site():
     times, places = np.array([0.45, 0.8]), np.append(SITES, AWAY)
     units = EmpiricalDraws(jnp.ones((1, 2, 1)))
     unit = Posterior(problem, units, ExactStates(), {}, "known", 0)
-    new = rz.predict_in_time(unit, times, places, num_draws=2, quantiles=()).mean.ravel()
+    new = rz.prediction.predict_in_time(unit, times, places, num_draws=2, quantiles=()).mean.ravel()
     numbers = np.tile([0, 1, 2, UNREAD], 2)
     mean, sd = conditioned(
         *(values, noise, responses, shared(numbers, np.repeat(times, 4)), new),
         own=LEVEL**2 + DRIFT**2 + OWN**2,
     )
     settings = {"num_draws": NUM_DRAWS, "quantiles": (), "measured": True}
-    found = rz.predict_in_time(posterior, times, places, **settings)
+    found = rz.prediction.predict_in_time(posterior, times, places, **settings)
     check(found, mean.reshape(2, 4), sd.reshape(2, 4))
     # What a site's readings share narrows its forecast, and the less the later it is.
     read, away = np.asarray(found.sd)[:, :3], np.asarray(found.sd)[:, 3]

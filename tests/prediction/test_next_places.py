@@ -9,7 +9,6 @@ from scipy.stats import binom, lognorm, nbinom, norm, poisson, rv_discrete, t
 from tests.prediction.made_up_draws import made_up_draws
 
 from riesz.errors import RieszError
-from riesz.latent.correlated_residual import LocalEffect
 from riesz.observe.distributions import (
     BinomialDistribution,
     LogNormalDistribution,
@@ -29,6 +28,7 @@ from riesz.prediction.next_places import (
     joint_of,
     wrong_after,
 )
+from riesz.priors.correlated_residual import LocalEffect
 
 SIZE, NUM_PARTS, NUM_PLACES, NOISE = 6, 30, 12, 0.7
 RNG = np.random.default_rng(0)

@@ -24,7 +24,7 @@ def pumped(values, noise_sd=0.01):
         rz.storage(1.0) + rz.diffusion("k") - rz.point_source([[0.45, 0.5]], rates),
         latents={
             "k": dist.LogNormal(-1.0, 0.5),
-            "q": rz.process_in_time(rz.Matern32(0.4), KNOTS, mean=1.0),
+            "q": rz.priors.process_in_time(rz.Matern32(0.4), KNOTS, mean=1.0),
         },
         dirichlet={"boundary": 0.0},
         observations=rz.observations(
@@ -57,7 +57,7 @@ def test_a_history_is_linear_and_a_diffusivity_is_not():
 @pytest.mark.parametrize(
     "engine",
     # A diffusivity times a history bends: with steps of the usual length some transitions diverge.
-    [rz.Conditional(), rz.Sample(target_accept=0.95, num_samples=500)],
+    [rz.inference.Conditional(), rz.Sample(target_accept=0.95, num_samples=500)],
     ids=["conditional", "sample"],
 )
 def test_engines_agree_with_quadrature_over_the_diffusivity(problem, engine):
@@ -91,6 +91,6 @@ def test_engines_agree_with_quadrature_over_the_diffusivity(problem, engine):
 
 def test_a_process_needs_times_that_are_numbers():
     with pytest.raises(RieszError, match="NaN"):
-        rz.process_in_time(rz.Matern32(0.4), [0.0, np.nan])
+        rz.priors.process_in_time(rz.Matern32(0.4), [0.0, np.nan])
     with pytest.raises(RieszError, match="no length scale"):
-        rz.process_in_time(rz.Matern32(), [0.0, 1.0])
+        rz.priors.process_in_time(rz.Matern32(), [0.0, 1.0])

@@ -19,11 +19,11 @@ from riesz.fem.terms.weakform import (
     robin,
     source,
 )
-from riesz.latent.gaussian_process import GP, LogGP
-from riesz.latent.kernels import Matern52
-from riesz.latent.latent import latent_space
 from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region
+from riesz.priors.gaussian_process import GP, LogGP
+from riesz.priors.kernels import Matern52
+from riesz.priors.latent import latent_space
 from riesz.problem.identifiability import tell_unidentified_scale
 from riesz.problem.posing import with_fields
 

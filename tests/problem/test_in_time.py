@@ -126,7 +126,7 @@ def test_laplace_is_so_too_where_everything_is_linear(problem):
 
 @pytest.mark.slow
 def test_chains_agree_with_the_closed_form(problem):
-    posterior = rz.fit(problem, rz.Nuts(num_samples=500), seed=0, progress=False)
+    posterior = rz.fit(problem, rz.inference.Nuts(num_samples=500), seed=0, progress=False)
     mean, covariance = closed_form(problem)
     sd = np.sqrt(np.diag(covariance))
     draws = np.asarray(posterior.sample(jr.key(0), 2000))
@@ -145,14 +145,16 @@ def test_auto_integrates_out_what_is_linear(problem):
 
 @pytest.fixture(scope="module")
 def posterior(problem):
-    return rz.fit(problem, rz.Conditional(num_draws=100), seed=0, progress=False)
+    return rz.fit(problem, rz.inference.Conditional(num_draws=100), seed=0, progress=False)
 
 
 @pytest.mark.slow
 def test_forecasts_at_the_data_are_what_the_record_says(problem, posterior):
     draws = posterior.sample(jr.key(1), 100)
     said = np.stack([np.asarray(problem.operator @ problem.state(one)) for one in draws[:3]])
-    found = rz.predict_in_time(posterior, [0.1, 0.17, 0.3], PLACES, num_draws=100, quantiles=())
+    found = rz.prediction.predict_in_time(
+        posterior, [0.1, 0.17, 0.3], PLACES, num_draws=100, quantiles=()
+    )
     assert found.mean.shape == (3, 3)
     # Data are met within noise, by each draw and by the mean of all.
     np.testing.assert_allclose(found.mean.ravel(), said.mean(axis=0), atol=0.2)
@@ -162,13 +164,15 @@ def test_forecasts_at_the_data_are_what_the_record_says(problem, posterior):
 def test_a_scenario_has_the_same_unknowns_and_other_stresses(posterior):
     warm = heat(dirichlet={"boundary": 3.0})
     now, then = (
-        rz.predict_in_time(posterior, [0.3], [[0.1]], under=own, num_draws=20, quantiles=())
+        rz.prediction.predict_in_time(
+            posterior, [0.3], [[0.1]], under=own, num_draws=20, quantiles=()
+        )
         for own in (None, warm)
     )
     assert float(then.mean[0, 0]) > float(now.mean[0, 0]) + 0.5
     fewer = heat(latents={"start": rz.SPDEField(1.0, 0.3), "f": rz.SPDEField(1.0, 0.3)})
     with pytest.raises(RieszError, match="they must be the same"):
-        rz.predict_in_time(posterior, [0.3], under=fewer)
+        rz.prediction.predict_in_time(posterior, [0.3], under=fewer)
 
 
 @pytest.mark.slow
@@ -184,7 +188,7 @@ def test_readings_that_come_in_later_need_no_solve(problem):
     def some(part):
         return rz.observations(every.points[part], every.values[part], times=every.times[part])
 
-    first = rz.assimilated(heat(some(slice(0, 6))))
+    first = rz.inference.assimilated(heat(some(slice(0, 6))))
     found = first
     for part in (slice(6, 7), slice(7, 9)):  # also of some places alone
         found = found.updated(some(part), rz.Gaussian(NOISE))

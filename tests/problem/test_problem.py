@@ -17,12 +17,12 @@ from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import advection, diffusion, integral, point_source, source
-from riesz.latent.gaussian_process import GP, LogGP
-from riesz.latent.karhunen_loeve import KarhunenLoeve
-from riesz.latent.kernels import Matern52
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian, StudentT
 from riesz.observe.observations import observations
+from riesz.priors.gaussian_process import GP, LogGP
+from riesz.priors.karhunen_loeve import KarhunenLoeve
+from riesz.priors.kernels import Matern52
 from riesz.problem.checks import check_kinds_of_parts
 from riesz.problem.posing import inverse_problem
 

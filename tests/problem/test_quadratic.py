@@ -71,7 +71,7 @@ def test_a_field_in_a_quadratic_problem_is_fitted_mapped_and_kept(tmp_path):
     problem = rz.inverse_problem(
         rz.P2(mesh),
         rz.diffusion("a") - rz.source(rz.nodal(1 + mesh.nodes[:, 0])),
-        latents={"a": rz.LogGP(rz.Matern52(0.5), inducing=3)},
+        latents={"a": rz.priors.LogGP(rz.priors.Matern52(0.5), inducing=3)},
         observations=rz.observations(SITES, np.full(len(SITES), 0.05)),
         likelihood=rz.Gaussian(0.01),
         dirichlet={"boundary": 0.0},
@@ -81,15 +81,15 @@ def test_a_field_in_a_quadratic_problem_is_fitted_mapped_and_kept(tmp_path):
     corners = rz.predict(posterior, "u", at=mesh.nodes[6:8], num_draws=20)
     assert everywhere.mean.shape == (mesh.num_nodes,)
     np.testing.assert_allclose(corners.mean, everywhere.mean[6:8])
-    rz.save_posterior(tmp_path / "posterior", posterior)
-    again = rz.load_posterior(tmp_path / "posterior", problem)
+    rz.io.save_posterior(tmp_path / "posterior", posterior)
+    again = rz.io.load_posterior(tmp_path / "posterior", problem)
     np.testing.assert_allclose(again.distribution.mean, posterior.distribution.mean)
 
 
 @pytest.mark.slow
 def test_slopes_of_a_quadratic_state_are_exact():
     direction = np.array([0.6, 0.8])
-    seen = rz.observations(rz.GradientAt(SITES, direction), np.zeros(len(SITES)))
+    seen = rz.observations(rz.observe.GradientAt(SITES, direction), np.zeros(len(SITES)))
     problem = posed(rz.P2(rz.rectangle((3, 3))), seen)
     x, y = problem.forward.space.points.T
     state = jnp.asarray(x * x - 2 * x * y + 3 * y)

@@ -14,14 +14,14 @@ from riesz.engines.nuts.engine import Nuts
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
 from riesz.fem.terms.weakform import diffusion, reaction, source
-from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import GP
-from riesz.latent.kernels import Matern52
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.prediction.predict import predict
+from riesz.priors.boundary_process import BoundaryGP
+from riesz.priors.gaussian_process import GP
+from riesz.priors.kernels import Matern52
 from riesz.problem.linearity import affine_dirichlet_values
 from riesz.problem.posing import inverse_problem
 from riesz.problem.unknowns import Unknown

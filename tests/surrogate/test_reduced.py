@@ -17,7 +17,7 @@ def forward():
     """Every kind of term that an unknown may enter: cells, facets, wells, prescribed values."""
     mesh = rz.rectangle((6, 6))
     half = np.array([[0, 0], [0.5, 0], [0.5, 1], [0, 1], [0, 0]])
-    mesh = rz.tag_region(mesh, "west", half)
+    mesh = rz.mesh.tag_region(mesh, "west", half)
     coefficient = rz.by_region(mesh, {"west": "a"}, rest=1.0)
     equation = (
         rz.diffusion(coefficient)

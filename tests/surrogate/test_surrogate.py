@@ -10,8 +10,8 @@ import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.latent.latent import latent_space
 from riesz.penalty.rows import Place, value_at
+from riesz.priors.latent import latent_space
 from riesz.surrogate.networks import trunk_branch, with_more_features
 from riesz.surrogate.surrogate import (
     COORDINATES,
@@ -25,7 +25,7 @@ from riesz.surrogate.surrogate import (
 )
 
 
-@pytest.mark.parametrize("mesh", [rz.interval(9), rz.disc(6), rz.box((3, 3, 3))])
+@pytest.mark.parametrize("mesh", [rz.interval(9), rz.mesh.disc(6), rz.mesh.box((3, 3, 3))])
 def test_gradients_of_quadratics_are_recovered_exactly(mesh):
     x = mesh.nodes
     values = np.stack([x[:, 0] ** 2 + x.sum(axis=1), x[:, 0] * x[:, -1]], axis=1)

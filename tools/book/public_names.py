@@ -19,6 +19,10 @@ def exports(init: Path) -> dict[str, str]:
 
     Those that are imported when they are first used stand in a stub beside `__init__.py`.
     """
+    if not init.exists():  # a module: what it defines
+        module = ast.parse(init.parent.with_suffix(".py").read_text()).body
+        own = [node.name for node in module if isinstance(node, ast.ClassDef)]
+        return {name: f"riesz.{init.parent.name}.{name}" for name in own}
     stub = init.with_suffix(".pyi")
     nodes = ast.parse((stub if stub.exists() else init).read_text()).body
     own = f"riesz.{init.parent.name}."

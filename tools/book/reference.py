@@ -20,33 +20,41 @@ LAYERS = {
         "Shapes, polygons and point clouds become triangles; meshes are refined, tagged, and asked "
         "for their quality.",
         ("mesh", "mesher"),
+        ("riesz.mesh",),
     ),
     "fem": Layer(
         "Weak forms and exact solves",
         "Terms that add up to an equation, finite-element spaces, residuals, and solutions with "
         "all their derivatives.",
         ("fem",),
+        ("riesz.fem",),
     ),
     "penalty": Layer(
         "The penalty",
         "How far a function is from solving an equation, on mini-patches or exactly.",
         ("penalty",),
+        ("riesz.penalty",),
     ),
-    "latent": Layer(
+    "priors": Layer(
         "Unknowns",
         "Fields and their priors. Unknown numbers and vectors have distributions of NumPyro.",
-        ("latent",),
+        ("priors",),
+        ("riesz.priors",),
     ),
-    "observe": Layer("Observations", "Measured values and their noise.", ("observe",)),
+    "observe": Layer(
+        "Observations", "Measured values and their noise.", ("observe",), ("riesz.observe",)
+    ),
     "problem": Layer(
         "Problems and posteriors",
         "The inverse problem, what an engine returns, and what it says elsewhere.",
         ("problem", "posterior", "prediction"),
+        ("riesz.prediction",),
     ),
     "engines": Layer(
         "Engines",
         "From a problem to its posterior: one door, and the engines behind it.",
-        ("inference", "engines", "devices"),
+        ("inference", "engines"),
+        ("riesz.inference",),
     ),
     "diagnose": Layer(
         "Diagnosis",
@@ -58,7 +66,8 @@ LAYERS = {
     "case": Layer(
         "Problem files and runs",
         "What the commands do, from Python: read a problem file, fit one or many, predict, report.",
-        ("case", "many"),
+        ("case",),
+        ("riesz.case",),
     ),
     "data": Layer(
         "Data and files",
@@ -67,7 +76,7 @@ LAYERS = {
         ("riesz.datasets", "riesz.io"),
     ),
     "plot": Layer("Figures", "Free functions that draw on given axes.", modules=("riesz.plot",)),
-    "errors": Layer("Errors", "What is raised, and when.", ("errors",)),
+    "errors": Layer("Errors", "What is raised, and when.", ("errors",), ("riesz.errors",)),
 }
 
 

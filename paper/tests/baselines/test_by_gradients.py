@@ -15,7 +15,9 @@ def test_gradients_train_what_cannot_be_solved_for():
         width=16, features=16, prior_steps=100, steps=100, block_steps=50, refining_draws=64
     )
     problem = source_problem()
-    posterior = emulate_by_gradients(problem, rz.exact_penalty(problem.forward), settings=settings)
+    posterior = emulate_by_gradients(
+        problem, rz.penalty.exact_penalty(problem.forward), settings=settings
+    )
     physics = np.asarray(posterior.history["physics"])
     assert physics.shape == (200,)
     assert physics[-20:].mean() < 0.1 * physics[:10].mean()

@@ -12,8 +12,8 @@ import scipy.stats
 
 from riesz.diagnose.taylor import taylor_test
 from riesz.errors import RieszError
-from riesz.latent.kernels import RBF, Matern52
 from riesz.posterior.family import full_rank_of
+from riesz.priors.kernels import RBF, Matern52
 from riesz_paper.baselines.deep_gp import DEFAULT, DeepGP, deep_gp, fresh_deep_gp, misfit
 from riesz_paper.baselines.gp_physics.sparse_process import inducing_among, sparse_process
 from riesz_paper.regression.covariates import Covariates

@@ -7,7 +7,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
 
 from riesz.errors import RieszError
-from riesz.latent.kernels import Matern32, Matern52
+from riesz.priors.kernels import Matern32, Matern52
 from riesz_paper.baselines.gaussian_process import (
     CoordinateField,
     OnCoordinates,

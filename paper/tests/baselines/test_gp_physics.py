@@ -13,7 +13,7 @@ import scipy.stats
 
 from riesz.diagnose.taylor import taylor_test
 from riesz.errors import RieszError
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesher.polygon import mesh_from_polygon
 from riesz.posterior.family import FullRank
 from riesz_paper.baselines.gp_physics.drawn_fields import DrawnField, place_noise

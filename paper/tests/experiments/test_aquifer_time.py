@@ -71,7 +71,7 @@ def test_level_drift_and_error_are_those_of_grouped_noise(case):
     z = {"drift": jnp.asarray(0.7), "memory": jnp.asarray(5.0)}
     same = at.well[:, None] == at.well[None, :]
     ours = own_drift(z, at, at) + 0.3**2 * same + 0.2**2 * np.eye(len(same))
-    noise = rz.GroupedNormal(
+    noise = rz.observe.GroupedNormal(
         0.2,
         case.training.well,
         level_sd=0.3,

@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from riesz.penalty.dual_norm import Gram
+from riesz.penalty.gram import Gram
 from riesz_paper.experiments.checkerboard import experiment
 from riesz_paper.experiments.checkerboard.board import board, checkered
 from riesz_paper.experiments.checkerboard.methods import METHODS, Budget, galerkin, trained

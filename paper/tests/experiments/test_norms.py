@@ -7,9 +7,9 @@ import scipy.linalg
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.weakform import diffusion
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
-from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import dual_norm
 from riesz_paper.experiments.norms.experiment import cut, extremes, norms, row, tapered_matrix
 from riesz_paper.tapers.taper import HardTaper
 from riesz_paper.tapers.tapered import taper_radius, tapered_norm

@@ -55,7 +55,7 @@ def test_a_screen_has_one_head_and_a_slug_leaves_the_well_by_and_by():
     assert (np.diff(level) < 0).all()
     assert 0 < level[-1] < 0.05 * well.displacement
     # What left the casing is in the aquifer: nothing flows out of the section.
-    totals = rz.budget_in_time(march, jnp.asarray(states), z)
+    totals = rz.fem.budget_in_time(march, jnp.asarray(states), z)
     assert abs(float(totals.imbalance)) < 1e-10
     assert float(sum(totals.gains.values())) == pytest.approx(0.0, abs=1e-10)
 

@@ -9,7 +9,7 @@ import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import dual_norm
 from riesz.penalty.norm import NormSample, PatchSample
 from riesz.penalty.patch import overlapping_patches
 from riesz_paper.tapers.taper import HardTaper, Wendland, radius_holding
@@ -25,7 +25,7 @@ def problem_on(mesh, equation=EQUATION):
 
 @pytest.fixture(scope="module")
 def problem():
-    return problem_on(rz.disc(7))
+    return problem_on(rz.mesh.disc(7))
 
 
 def inverse_gram(problem):
@@ -118,7 +118,7 @@ def test_a_taper_that_reaches_everywhere_gives_the_exact_norm(problem, taper):
     np.testing.assert_allclose(squared(tapered_norm(problem, taper), r), exact, rtol=1e-9)
 
 
-@pytest.mark.parametrize("mesh", [rz.interval(30), rz.disc(7), rz.box((5, 5, 5))])
+@pytest.mark.parametrize("mesh", [rz.interval(30), rz.mesh.disc(7), rz.mesh.box((5, 5, 5))])
 def test_wendland_tapers_are_positive_definite_in_every_dimension(mesh):
     problem = problem_on(mesh, rz.diffusion(1.0))
     for patch_nodes in (4, 10):
@@ -164,7 +164,7 @@ def test_a_taper_works_as_the_norm_of_a_penalty_for_functions(problem):
     zs = jax.tree.map(lambda leaf: leaf[None], Z)
     state = jax.vmap(lambda x: u(x, Z))(jnp.asarray(problem.space.points))
     state = state.at[problem.fixed].set(0.0)
-    r = rz.residual(problem, state, Z).at[problem.fixed].set(0.0)
+    r = rz.fem.residual(problem, state, Z).at[problem.fixed].set(0.0)
     for norm in (tapered_norm(problem, Wendland(0.4)), block_norm(problem, patch_nodes=20)):
         penalty = rz.weak_form_penalty(problem, norm=norm, num_patches=2)
         np.testing.assert_allclose(enumerated(penalty, u, zs)[0], norm.squared(r), rtol=1e-10)

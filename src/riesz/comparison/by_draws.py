@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from scipy.special import logsumexp
 
 from riesz.comparison.held_out import DOUBTFUL, REFIT, HeldOut, block_method
-from riesz.diagnose.leave_one_out import own_logs
+from riesz.diagnose.loo import own_logs
 from riesz.engines.conditional.systems import Groups
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects

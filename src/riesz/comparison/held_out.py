@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp, ndtri
 
 from riesz.arrays import on_device
-from riesz.diagnose.leave_one_out import UNRELIABLE
+from riesz.diagnose.loo import UNRELIABLE
 from riesz.engines.conditional.linear import affine_map, affine_shift
 from riesz.engines.conditional.points import AbstractPointMap
 from riesz.engines.conditional.systems import (

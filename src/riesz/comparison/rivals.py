@@ -16,8 +16,8 @@ from riesz.arrays import on_device
 from riesz.engines.conditional.host import ROUGH, Columns, Component, DataModel, Growth, Scales
 from riesz.engines.conditional.spread import WEIGHED, gaussian_spread, importance_sample
 from riesz.engines.training import minimise
-from riesz.latent.kernels import Matern32
-from riesz.latent.scales import inducing_factor
+from riesz.priors.kernels import Matern32
+from riesz.priors.scales import inducing_factor
 
 REACH, TREND = 0.15, 3.0
 """Medians of kriging: its range as a share of the extent, and its trend in sds of the data."""

@@ -112,7 +112,7 @@ def references(known: DataRows, held_back: DataRows) -> Sequence[Row]:
 
 def draw_demo(
     path: Path,
-    run: rz.Run,
+    run: rz.case.Run,
     on_map: Float[np.ndarray, "3 node"],
     truth: Float[np.ndarray, " sample"],
     predicted: Mapping[str, LogNormals],
@@ -173,9 +173,9 @@ def run_demo(out: Path, *, seed: int, stage: Callable[[str], None]) -> list[Row]
     rows: list[Row] = []
     predicted: dict[str, LogNormals] = {}
 
-    def fitted(name: str, knows: str) -> rz.Run:
+    def fitted(name: str, knows: str) -> rz.case.Run:
         clock = perf_counter()
-        run = rz.fit_case(out / name, out / RUNS[name], seed=seed, progress=False)
+        run = rz.case.fit_case(out / name, out / RUNS[name], seed=seed, progress=False)
         predicted[knows] = predict_at(run, held_back, seed)
         scores = score_prediction(predicted[knows], truth)
         rows.append(score_row("ours", "ours", knows, **scores, seconds=perf_counter() - clock))
@@ -188,7 +188,7 @@ def run_demo(out: Path, *, seed: int, stage: Callable[[str], None]) -> list[Row]
     stage(STAGES[2])
     draw_demo(out / FIGURE, run, new_samples(run.posterior, seed), truth, predicted)
     stage(STAGES[3])
-    rz.write_report(run, out / REPORT, seed=seed)
+    rz.case.write_report(run, out / REPORT, seed=seed)
     return [*rows, *references(run.case.prepared, held_back)]
 
 
@@ -214,7 +214,7 @@ def write_inputs(out: Path) -> None:
 
 
 def read_held_back(table: Path) -> DataRows:
-    return rz.read_observations(
+    return rz.case.read_observations(
         table,
         x="x_km",
         y="y_km",
@@ -225,12 +225,12 @@ def read_held_back(table: Path) -> DataRows:
     )
 
 
-def predict_at(run: rz.Run, places: DataRows, seed: int) -> LogNormals:
+def predict_at(run: rz.case.Run, places: DataRows, seed: int) -> LogNormals:
     """What samples there are predicted to be, noise included."""
     known, design = run.case.prepared, None
     if known.covariates:
-        design, _ = rz.covariate_design(known, places, logs=SECONDARIES)
-    found = rz.predict_data(run.posterior, places.points, design=design, seed=seed)
+        design, _ = rz.case.covariate_design(known, places, logs=SECONDARIES)
+    found = rz.prediction.predict_data(run.posterior, places.points, design=design, seed=seed)
     return LogNormals(found.mean, found.sd)
 
 

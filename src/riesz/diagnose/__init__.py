@@ -1,5 +1,5 @@
 """Checks that users can run on their own problems; `__init__.pyi` says where each is defined."""
 
-import lazy_loader
+from riesz.lazy import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

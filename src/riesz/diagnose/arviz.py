@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.diagnose.leave_one_out import pointwise
+from riesz.diagnose.loo import pointwise
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import NUM_DRAWS, Posterior

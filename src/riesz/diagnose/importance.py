@@ -33,7 +33,7 @@ from riesz.fem.default_solver import estimate_seconds, one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.newton import is_linear
-from riesz.penalty.dual_norm import DualNorm
+from riesz.penalty.gram import DualNorm
 from riesz.posterior.checks import CLOSE, FAIR, ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.posterior import Posterior, SurrogateStates

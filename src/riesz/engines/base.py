@@ -39,7 +39,7 @@ from riesz.fem.linear.linear_solve import (
 )
 from riesz.fem.linear.multigrid.solver import Multigrid
 from riesz.fem.solve import require_float64
-from riesz.penalty.dual_norm import Gram
+from riesz.penalty.gram import Gram
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import Coordinates, InverseProblem

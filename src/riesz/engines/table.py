@@ -46,8 +46,8 @@ def check_engine(name: Any) -> None:
     """Raise where there is no engine of that name."""
     known = (AUTO, *ENGINES)
     if not isinstance(name, str):
-        raise RieszError(f"the engine is {name!r}: give a value such as rz.Nuts(), or a name, "
-                         f"{any_of(known)}.")  # fmt: skip
+        raise RieszError(f"the engine is {name!r}: give a value such as rz.inference.Nuts(), or a "
+                         f"name, {any_of(known)}.")  # fmt: skip
     if name not in known:
         raise RieszError(
             f"there is no engine {name!r}: {nearest(name, known)}It may be {any_of(known)}."

@@ -1,1 +1,5 @@
 """Finite elements: weak forms, their residuals and Jacobians, and exact solves."""
+
+from riesz.lazy import public_names
+
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

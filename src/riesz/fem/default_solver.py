@@ -43,7 +43,7 @@ from riesz.fem.terms.coefficient import (
 from riesz.fem.terms.integrands import MOVING
 from riesz.fem.terms.weakform import Term, diffusion
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy, hierarchy_of, midpoint_prolongation
+from riesz.mesh.refinement import Hierarchy, hierarchy_of, midpoint_prolongation
 
 LARGEST_FOR_LU = {1: 10_000_000, 2: 400_000, 3: 20_000}
 """Unknowns, by dimension, up to which sparse LU is the faster way to one symmetric system."""

@@ -21,7 +21,7 @@ from riesz.fem.kernel import Entity, position, resolve_terms, state_at, sum_of_t
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import AbstractCoefficient, resolve
 from riesz.fem.terms.pointwise import Point
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 
 AtPoints = Float[Array, " point"]
 

@@ -186,7 +186,7 @@ def fit(
     time_limit: float | None = None,
     devices: Wanted | None = None,
 ) -> Posterior:
-    """The posterior by an engine, `rz.Nuts(num_chains=4)` for instance, or by those that suit.
+    """The posterior by an engine, such as `rz.inference.Nuts(num_chains=4)`, or by those that suit.
 
     An engine's name stands for it with its default settings; with `"auto"`, the posterior of a
     cheap engine is checked, and others follow where it will not do: a note says which and why. A q

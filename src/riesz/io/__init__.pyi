@@ -2,6 +2,10 @@ from .maps.outlines import read_domain as read_domain
 from .maps.outlines import read_outline as read_outline
 from .meshes.files import read_mesh as read_mesh
 from .meshes.files import write_mesh as write_mesh
+from .store.checkpoint import Checkpoint as Checkpoint
+from .store.posterior import load_posterior as load_posterior
+from .store.posterior import save_posterior as save_posterior
+from .store.programs import keep_programs as keep_programs
 from .store.results import results as results
 from .store.results import write_results as write_results
 from .tables.layers import TextTable as TextTable

@@ -1,4 +1,4 @@
-"""`rz.fit_many`: many problems from Python, in this process or, by their files, in others."""
+"""`rz.case.fit_many`: many problems from Python, in this process or, by their files, in others."""
 
 from collections.abc import Sequence
 from dataclasses import replace

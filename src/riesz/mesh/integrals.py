@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from riesz.errors import MeshError
 from riesz.geometry.crossings import distance_to_edges, ring_area
 from riesz.geometry.lines import Line, inside_polygon
-from riesz.mesh.locate import ROUNDING, barycentric_coordinates, locate
+from riesz.mesh.location import ROUNDING, barycentric_coordinates, locate
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import check_planar, region_cells
 

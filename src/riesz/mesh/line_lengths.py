@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from riesz.mesh.locate import ROUNDING, SizeGroup, barycentric_coordinates, groups_by_size
+from riesz.mesh.location import ROUNDING, SizeGroup, barycentric_coordinates, groups_by_size
 from riesz.mesh.mesh import Mesh
 
 StepEnds = Float[np.ndarray, "step 2"]

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from riesz.errors import MeshError
 from riesz.mesh.mesh import Mesh, orient_cells
-from riesz.mesh.refine import mesh_unchecked
+from riesz.mesh.refinement import mesh_unchecked
 from riesz.mesh.rows import number_rows
 
 AXES = ("x", "y", "z")

@@ -1,1 +1,5 @@
 """Measurements and how they scatter about the state."""
+
+from riesz.lazy import public_names
+
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

@@ -10,7 +10,6 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import RieszError
-from riesz.latent.kernels import AbstractKernel, Matern12
 from riesz.observe.counts import IDENTITY, LINKED, LOG, check_link
 from riesz.observe.distributions import (
     AbstractObservationDistribution,
@@ -26,6 +25,7 @@ from riesz.observe.likelihood import (
     scale_at,
     scale_text,
 )
+from riesz.priors.kernels import AbstractKernel, Matern12
 
 JITTER = 1e-10
 """Added to correlations of one, so that factors of matrices between near sensors exist."""

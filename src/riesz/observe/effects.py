@@ -9,10 +9,10 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import RieszError
-from riesz.latent.correlated_residual import LocalEffect
-from riesz.latent.field import numbers_in
 from riesz.observe.factors import AbstractFactor
 from riesz.observe.likelihood import AbstractLikelihood, Scale
+from riesz.priors.correlated_residual import LocalEffect
+from riesz.priors.field import numbers_in
 
 
 class WithEffects(AbstractLikelihood):

@@ -26,10 +26,8 @@ from riesz.fem.elements.space import (
 )
 from riesz.fem.evaluate import EvaluationPoints, evaluation_points
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.latent.field import AbstractFieldLatent
-from riesz.latent.latent import LatentSpace
 from riesz.mesh.integrals import WeightedPoints, along_line, in_area
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.quality import barycentric_gradients
 from riesz.mesh.tags import facets_of_tag
@@ -51,6 +49,8 @@ from riesz.observe.sensors import (
     Outflows,
     SeveralSensors,
 )
+from riesz.priors.field import AbstractFieldLatent
+from riesz.priors.latent import LatentSpace
 
 
 class Placed(NamedTuple):

@@ -30,8 +30,8 @@ from riesz.fem.terms.series import TIME
 from riesz.fem.terms.weakform import reaction
 from riesz.fem.time.problem import TransientProblem, at_time, with_coefficients, with_history
 from riesz.fem.time.scheme import Weights, stage_times, weights_of
-from riesz.mesh.refine import Hierarchy
-from riesz.penalty.dual_norm import Gram
+from riesz.mesh.refinement import Hierarchy
+from riesz.penalty.gram import Gram
 from riesz.penalty.norm import AbstractPatches, NormSample, SchwarzPatches
 from riesz.penalty.penalty import Estimates, WeakFormPenalty, weak_form_penalty
 from riesz.penalty.rows import Place, StateFunction, value_at, values_at_nodes

@@ -24,7 +24,7 @@ from riesz.fem.elements.domain import (
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.facets import facet_measures, outward_normals
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.refine import Hierarchy
+from riesz.mesh.refinement import Hierarchy
 from riesz.mesh.tags import facets_of_tag
 
 AnyArray = Array | np.ndarray

@@ -25,8 +25,8 @@ from riesz.fem.assembly import check_state, dirichlet_values, residual
 from riesz.fem.elements.space import P1, PointOperator
 from riesz.fem.problem import BoundaryValueProblem, source_operator, wells_at_known_points
 from riesz.fem.terms.weakform import PointSource
-from riesz.mesh.refine import Hierarchy
-from riesz.penalty.dual_norm import DualNorm, Gram, check_energy, dual_norm
+from riesz.mesh.refinement import Hierarchy
+from riesz.penalty.gram import DualNorm, Gram, check_energy, dual_norm
 from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest
 from riesz.penalty.norm import NormSample, PatchNorm, Restriction
 from riesz.penalty.rows import (

@@ -22,9 +22,9 @@ from jaxtyping import Float, Int
 from riesz.errors import RieszError
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy
+from riesz.mesh.refinement import Hierarchy
 from riesz.mesh.tags import facets_of_tag
-from riesz.penalty.dual_norm import Gram, cell_diffusivity, check_energy
+from riesz.penalty.gram import Gram, cell_diffusivity, check_energy
 from riesz.penalty.norm import (
     CellGeometry,
     PatchNorm,

@@ -9,7 +9,7 @@ from matplotlib.tri import Triangulation
 
 from riesz.errors import RieszError
 from riesz.mesh.facets import boundary_facets
-from riesz.mesh.grid import Grid
+from riesz.mesh.grids import Grid
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.slices import mesh_slice
 

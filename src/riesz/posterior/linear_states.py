@@ -16,7 +16,7 @@ from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.newton import ROUNDING_UNITS
 from riesz.fem.problem import Newton
-from riesz.latent.latent import ManyZ
+from riesz.priors.latent import ManyZ
 from riesz.problem.linearity import by_equation
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE

@@ -14,13 +14,13 @@ from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.default_solver import one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
-from riesz.latent.field import FieldCoefficient
-from riesz.latent.latent import ManyZ
-from riesz.latent.regions import RegionValues
 from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.linear_states import NodeDraws, linear_states
+from riesz.priors.field import FieldCoefficient
+from riesz.priors.latent import ManyZ
+from riesz.priors.regions import RegionValues
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate, nodal_states
 from riesz.surrogate.trajectory import Trajectory

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
-from riesz.mesh.grid import Grid
-from riesz.mesh.locate import locate
+from riesz.mesh.grids import Grid
+from riesz.mesh.location import locate
 from riesz.observe.effects import design_elsewhere
 from riesz.observe.grouped import GroupedNormal
 from riesz.posterior.posterior import Posterior, check_levels

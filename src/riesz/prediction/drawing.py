@@ -12,8 +12,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from riesz.errors import RieszError
 from riesz.fem.assembly import budget
 from riesz.fem.terms.coefficient import Function, parts_of
-from riesz.latent.field import FieldCoefficient, numbers_in
-from riesz.latent.regions import PiecewiseConstant
 from riesz.observe.effects import WithEffects
 from riesz.observe.grouped import GroupedNormal
 from riesz.observe.likelihood import AbstractLikelihood
@@ -44,6 +42,8 @@ from riesz.prediction.prior import field_of
 from riesz.prediction.quantity import FluxAt, has_flux, node_values
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
+from riesz.priors.field import FieldCoefficient, numbers_in
+from riesz.priors.regions import PiecewiseConstant
 from riesz.problem.problem import InverseProblem
 
 AtNodes = Float[Array, " node"]

@@ -16,14 +16,14 @@ from scipy.special import ndtri
 
 from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
-from riesz.latent.correlated_residual import LocalEffect
-from riesz.mesh.locate import Location
+from riesz.mesh.location import Location
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import node_shares
 from riesz.observe.distributions import AbstractObservationDistribution
 from riesz.observe.sites import ErrorsGiven, Shared, SiteErrors
 from riesz.prediction.contraction import Contraction
 from riesz.prediction.sensors import AtSensors
+from riesz.priors.correlated_residual import LocalEffect
 
 AtPlaces = Float[np.ndarray, "draw place"]
 Rows = Int[np.ndarray, " chosen"]

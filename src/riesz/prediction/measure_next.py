@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from riesz.arrays import on_device
-from riesz.mesh.grid import Grid
-from riesz.mesh.locate import locate
+from riesz.mesh.grids import Grid
+from riesz.mesh.location import locate
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import AbstractGaussian, EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior

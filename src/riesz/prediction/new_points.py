@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from riesz.mesh.locate import Location
+from riesz.mesh.location import Location
 from riesz.observe.sites import ErrorsGiven
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
 

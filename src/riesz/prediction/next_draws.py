@@ -7,12 +7,12 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import ndtr
 
 from riesz.errors import RieszError, nearest
-from riesz.latent.representatives import node_volumes, spread_nodes, volumes_about
-from riesz.mesh.locate import Location
+from riesz.mesh.location import Location
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.prediction.draws import AtPlaces, NodalDraws, PosteriorDraws, RegionDraws
 from riesz.prediction.new_points import NewPoints, new_points
 from riesz.prediction.next_places import NextPlaces, best_places, joint_of
+from riesz.priors.representatives import node_volumes, spread_nodes, volumes_about
 
 STATE, BUDGET, EXCEED = "u", "budget:", "exceed:"
 

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
 from riesz.fem.evaluate import EvaluationPoints, evaluation_points, states_at
-from riesz.latent.latent import Z
-from riesz.mesh.grid import Grid
+from riesz.mesh.grids import Grid
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import Posterior, check_levels, representative_draws
@@ -27,6 +26,7 @@ from riesz.prediction.statistics import (
     check_thresholds,
     collect,
 )
+from riesz.priors.latent import Z
 from riesz.problem.dependence import dependence
 from riesz.problem.problem import InverseProblem
 from riesz.progress import progress_bar

@@ -7,10 +7,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.arrays import on_device
-from riesz.latent.field import ALL, FieldCoefficient
-from riesz.latent.gaussian_process import ScaledNodes
-from riesz.latent.latent import LatentSpace
 from riesz.posterior.posterior import is_field, regions_of
+from riesz.priors.field import ALL, FieldCoefficient
+from riesz.priors.gaussian_process import ScaledNodes
+from riesz.priors.latent import LatentSpace
 from riesz.problem.problem import InverseProblem
 
 MOST_NODES = 300

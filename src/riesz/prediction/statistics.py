@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import RieszError
-from riesz.mesh.grid import Grid
+from riesz.mesh.grids import Grid
 
 Chunk = Float[np.ndarray, "draw *shape"]
 Statistic = Float[np.ndarray, "*shape"]

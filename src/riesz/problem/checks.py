@@ -19,13 +19,13 @@ from riesz.fem.terms.coefficient import AbstractCoefficient, Function, Latent, p
 from riesz.fem.terms.series import TIME
 from riesz.fem.terms.weakform import WeakForm
 from riesz.fem.time.problem import at_time, initial_values
-from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
-from riesz.latent.latent import LatentSpace, Z, value_of
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy
+from riesz.mesh.refinement import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
+from riesz.priors.field import AbstractFieldLatent, FieldCoefficient
+from riesz.priors.latent import LatentSpace, Z, value_of
 from riesz.problem.dependence import dependence
 from riesz.problem.observation_in_time import ObservationInTime
 from riesz.problem.priors import (

@@ -19,11 +19,11 @@ from riesz.fem.terms.coefficient import (
 from riesz.fem.terms.series import TIME, Series
 from riesz.fem.terms.weakform import PointSource, Term
 from riesz.fem.time.axis import TimeAxis
-from riesz.latent.field import FieldCoefficient
-from riesz.latent.latent import LatentSpace
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
+from riesz.priors.field import FieldCoefficient
+from riesz.priors.latent import LatentSpace
 
 WIDTH = 14
 

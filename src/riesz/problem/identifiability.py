@@ -30,8 +30,8 @@ from riesz.fem.terms.coefficient import (
 )
 from riesz.fem.terms.pointwise import Point, State
 from riesz.fem.terms.weakform import PointSource, Term
-from riesz.latent.field import FieldCoefficient
-from riesz.latent.latent import LatentSpace
+from riesz.priors.field import FieldCoefficient
+from riesz.priors.latent import LatentSpace
 
 INFORMATIVE = 0.25
 """A prior that knows the size of a term up to this standard deviation of its logarithm fixes it."""

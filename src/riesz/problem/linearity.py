@@ -19,7 +19,7 @@ from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.time.problem import initial_values, with_history
-from riesz.latent.latent import LatentSpace, Z
+from riesz.priors.latent import LatentSpace, Z
 from riesz.problem.dependence import Dependence, dependence, join_dependences
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE

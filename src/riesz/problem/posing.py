@@ -34,14 +34,14 @@ from riesz.fem.terms.series import TIME
 from riesz.fem.terms.weakform import WeakForm
 from riesz.fem.time.problem import INITIAL, SteadyState, TransientProblem, has_storage, in_time
 from riesz.fem.time.scheme import SDIRK2
-from riesz.latent.field import AbstractFieldLatent
-from riesz.latent.latent import LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy
+from riesz.mesh.refinement import Hierarchy
 from riesz.observe.joint import Joint
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations, join_observations, with_centres
 from riesz.observe.sensors import stack_operators
+from riesz.priors.field import AbstractFieldLatent
+from riesz.priors.latent import LatentSpace, latent_space
 from riesz.problem.checks import (
     Described,
     check_kinds_of_parts,
@@ -106,7 +106,7 @@ def inverse_problem(
     if times is None and has_storage(equation):
         raise RieszError(
             "the equation has a storage term, but there is no time axis: give "
-            "times=rz.time_axis(...), or leave it out for a steady state."
+            "times=rz.fem.time_axis(...), or leave it out for a steady state."
         )
     return pose(domain, (only,), latents, tolerance, dtype, timed)
 

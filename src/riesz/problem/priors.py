@@ -11,10 +11,10 @@ from riesz.errors import RieszError
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import Latent, parts_of
 from riesz.fem.terms.weakform import SCALAR, Shape, Term
-from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
-from riesz.latent.latent import AbstractLatent, LatentSpace, value_of
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.observe.likelihood import AbstractLikelihood, scale_at
+from riesz.priors.field import AbstractFieldLatent, FieldCoefficient
+from riesz.priors.latent import AbstractLatent, LatentSpace, value_of
 
 Coordinates = Float[Array, " coordinate"]
 

@@ -19,11 +19,11 @@ from riesz.fem.problem import (
     BoundaryValueProblem,
 )
 from riesz.fem.solve import find_root, solve
-from riesz.latent.latent import LatentSpace, Z
-from riesz.mesh.refine import Hierarchy
+from riesz.mesh.refinement import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
+from riesz.priors.latent import LatentSpace, Z
 from riesz.problem.description import problem_text
 from riesz.problem.observation_in_time import ObservationInTime
 

@@ -8,9 +8,9 @@ import numpyro.distributions as dist
 
 from riesz.errors import RieszError
 from riesz.fem.terms.series import TIME
-from riesz.latent.latent import AbstractFieldPrior
+from riesz.priors.latent import AbstractFieldPrior
 
-EXAMPLE = "rz.Unknown(rz.BoundaryGP(rz.Matern52(sd=10.0), mean=100.0))"
+EXAMPLE = "rz.Unknown(rz.BoundaryGP(rz.priors.Matern52(sd=10.0), mean=100.0))"
 
 
 class Unknown(eqx.Module):

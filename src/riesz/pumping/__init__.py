@@ -1,5 +1,5 @@
 """Pumping tests: what readings about a pumped well say of the aquifer, and what they miss."""
 
-import lazy_loader
+from riesz.lazy import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

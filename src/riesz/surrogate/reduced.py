@@ -26,7 +26,7 @@ from riesz.fem.assembly import jacobian, local_states, residual, source_rates, w
 from riesz.fem.kernel import entity_matrices, entity_residuals, resolve_terms
 from riesz.fem.problem import BoundaryValueProblem, Group, wells_at_known_points
 from riesz.fem.terms.weakform import PointSource
-from riesz.latent.latent import ManyZ, Z
+from riesz.priors.latent import ManyZ, Z
 
 Weights = Float[Array, "..."]
 """Of the entries of matrices or loads of all entities, whose axis is the last."""

@@ -30,9 +30,9 @@ from riesz.fem.elements.domain import stiffness
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.solve import solve
-from riesz.latent.latent import LatentSpace
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.penalty.rows import AbstractPlacedState, Place, values_at_nodes
+from riesz.priors.latent import LatentSpace
 from riesz.surrogate.networks import AbstractNetwork
 
 Columns = Float[np.ndarray, "node column"]

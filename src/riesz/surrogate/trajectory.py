@@ -23,9 +23,9 @@ from riesz.fem.assembly import dirichlet_values, jacobian
 from riesz.fem.problem import BoundaryValueProblem, wells_at_known_points, with_form
 from riesz.fem.terms.weakform import diffusion, reaction
 from riesz.fem.time.problem import at_time
-from riesz.latent.latent import LatentSpace
 from riesz.penalty.in_time import STEP
 from riesz.penalty.rows import AbstractPlacedState, Place
+from riesz.priors.latent import LatentSpace
 from riesz.surrogate.networks import TrunkBranch
 from riesz.surrogate.surrogate import (
     AFFINE_TOLERANCE,

@@ -20,7 +20,7 @@ from riesz.case.data.rows import data_rows_content, read_data_rows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.table import error_text
 from riesz.errors import FileFormatError, RieszError
-from riesz.latent.kernels import Matern52
+from riesz.priors.kernels import Matern52
 
 LEVELS = """site,date,head,dropped,sd
 0101,1959-12-31,1.0,,0.1

@@ -241,7 +241,7 @@ def test_all_together_is_the_same_problem_as_in_python(tmp_path):
 
     @eqx.filter_jit
     def residual(problem, coordinates):
-        return rz.residual(problem.forward, state, problem.z(coordinates))
+        return rz.fem.residual(problem.forward, state, problem.z(coordinates))
 
     found, wanted = (np.asarray(residual(one, coordinates)) for one in (problem, own))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
@@ -281,7 +281,9 @@ def test_regions_may_come_from_a_mesh_file(tmp_path):
     again = read_problem(path)
     assert regions_lines(again) == ["gravel: 25 % of the area", "clay: 33.3 % of the area"]
     path.write_text(own + LAYERS.replace("clay =", "caly ="))
-    with pytest.raises(rz.MeshError, match=r"diffusion: there is no region 'caly': .*'clay'\?"):
+    with pytest.raises(
+        rz.errors.MeshError, match=r"diffusion: there is no region 'caly': .*'clay'\?"
+    ):
         read_problem(path)
 
 

@@ -30,7 +30,7 @@ def test_counts_over_a_column_of_exposures(tmp_path):
 def test_numbers_found_among_trials_become_shares(tmp_path):
     text = problem_toml(noise={"kind": "binomial"}, observations={"trials": "n"})
     problem = rz.read_problem(written(tmp_path, text, SHARES)).problem
-    assert isinstance(problem.likelihood, rz.Binomial)
+    assert isinstance(problem.likelihood, rz.observe.Binomial)
     np.testing.assert_allclose(problem.observed, [0.3, 0.5, 0.0])
 
 
@@ -155,8 +155,8 @@ def test_experiments_share_unknowns_and_differ_in_what_they_say(tmp_path):
         {"left": 1.0},
     )
     rough = jnp.asarray(np.random.default_rng(0).normal(size=first.space.num_dofs))
-    wanted = rz.residual(by_hand, rough)
-    np.testing.assert_allclose(rz.residual(second, rough, {"a": jnp.array(2.0)}), wanted)
+    wanted = rz.fem.residual(by_hand, rough)
+    np.testing.assert_allclose(rz.fem.residual(second, rough, {"a": jnp.array(2.0)}), wanted)
     np.testing.assert_allclose(dirichlet_values(second), 1.0)
     assert case.choice().engine.name == "laplace"
 

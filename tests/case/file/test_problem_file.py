@@ -17,12 +17,12 @@ from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import epsg_code
 from riesz.io import write_mesh
 from riesz.io.tables.layers import read_table
-from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import GP
-from riesz.latent.karhunen_loeve import KarhunenLoeve
-from riesz.latent.regions import Regions
-from riesz.latent.spde import SPDEField
 from riesz.mesh.shapes import rectangle
+from riesz.priors.boundary_process import BoundaryGP
+from riesz.priors.gaussian_process import GP
+from riesz.priors.karhunen_loeve import KarhunenLoeve
+from riesz.priors.regions import Regions
+from riesz.priors.spde import SPDEField
 
 SQUARE = small_problem.problem_toml(
     domain=small_problem.rectangle([2, 1], max_edge=0.4, levels=2),

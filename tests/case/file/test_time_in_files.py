@@ -293,13 +293,13 @@ def test_a_run_in_time_is_kept_read_and_mapped_at_its_end(tmp_path):
     (tmp_path / "pumped.csv").write_text(PUMPED.format(""))
     parts = {"equation": BY_RAIN | {"storage": 50.0}, "more": CHANGING + WELLS}
     case = with_series(tmp_path, last=0.5, **parts)
-    run = rz.fit_case(case, tmp_path / "run", "laplace", check=False, progress=False)
+    run = rz.case.fit_case(case, tmp_path / "run", "laplace", check=False, progress=False)
     for name in ("pumped.csv", "rain.csv", "lake.csv"):
         (tmp_path / name).unlink()  # the run has its own
     posterior = rz.read_run(tmp_path / "run").posterior
     points = [[0.5, 0.5], [0.3, 0.6]]
-    end = rz.predict_in_time(posterior, ["1981-01-01"], points, num_draws=400)
-    rz.write_prediction(run, tmp_path / "u.csv", quantity="u", points=points)
+    end = rz.prediction.predict_in_time(posterior, ["1981-01-01"], points, num_draws=400)
+    rz.case.write_prediction(run, tmp_path / "u.csv", quantity="u", points=points)
     mapped = np.loadtxt(tmp_path / "u.csv", delimiter=",", skiprows=1)[:, 2]
     np.testing.assert_allclose(mapped, end.mean[0], rtol=0.02)
     (tmp_path / "pumped.csv").write_text(PUMPED.format(""))

@@ -26,7 +26,7 @@ from riesz.errors import RieszError
 from riesz.geometry.crs import project
 from riesz.io.maps.raster import Band, write_raster
 from riesz.io.store.draws import StoredDraws, read_draws, write_draws
-from riesz.mesh.grid import Grid, grid
+from riesz.mesh.grids import Grid, grid
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.data import predict_data

@@ -17,7 +17,7 @@ from riesz.case.run.measurand import Measurand
 from riesz.case.run.next import cells_in_hull, look_up, write_next
 from riesz.cli.main import main
 from riesz.errors import RieszError
-from riesz.mesh.grid import Grid
+from riesz.mesh.grids import Grid
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,11 @@ from riesz.engines.amortise.model import reduced_over_prior
 from riesz.engines.amortise.simulate import SensorData, Simulator, Variety
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
-from riesz.latent.karhunen_loeve import KarhunenLoeve
-from riesz.latent.kernels import Matern32
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
+from riesz.priors.karhunen_loeve import KarhunenLoeve
+from riesz.priors.kernels import Matern32
 from riesz.problem.posing import inverse_problem
 
 NOISE = 0.003

@@ -40,14 +40,14 @@ from riesz.engines.conditional.spread import (
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.latent.correlated_residual import LocalEffect
+from riesz.priors.correlated_residual import LocalEffect
 from riesz.problem.linearity import Parts, linear_parts
 
 MESH = rz.rectangle((7, 5), upper=(1.4, 1.0))
 SENSORS = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (9, 2))
 VALUES = 2 + SENSORS[:, 0] - 0.5 * SENSORS[:, 1] ** 2
 ELSEWHERE = np.array([[0.33, 0.41], [1.2, 0.2], [0.7, 0.95]])
-SCALES = rz.LearnedScales(0.5, 0.3)
+SCALES = rz.priors.LearnedScales(0.5, 0.3)
 
 
 def problem_with(
@@ -60,8 +60,10 @@ def problem_with(
     source=None,
     learned=None,
 ):
-    source = rz.GP(rz.Matern52(0.4, 2.0), 8) if source is None else source
-    edge = rz.BoundaryGP(rz.Matern52(0.8, 0.5), 2.0, trend_sd=1.0, inducing=5, learned=learned)
+    source = rz.GP(rz.priors.Matern52(0.4, 2.0), 8) if source is None else source
+    edge = rz.BoundaryGP(
+        rz.priors.Matern52(0.8, 0.5), 2.0, trend_sd=1.0, inducing=5, learned=learned
+    )
     return rz.inverse_problem(
         MESH,
         rz.diffusion(1.3) - rz.source("f") if equation is None else equation,
@@ -74,7 +76,7 @@ def problem_with(
 
 def dense_moments(problem, points, noise):
     """Mean and sd of the state at points, from its derivative by all coordinates at once."""
-    at_points = rz.point_operator(problem.forward.space, points)
+    at_points = rz.fem.point_operator(problem.forward.space, points)
 
     def both(coordinates):
         state = problem.state(coordinates)
@@ -102,8 +104,8 @@ def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
     sensors = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (count, 2))
     problem = problem_with(sensors=sensors, values=2 + sensors[:, 0])
     mean, sd, evidence = dense_moments(problem, ELSEWHERE, 0.05)
-    posterior = rz.Conditional(num_draws=2).run(problem)
-    found = rz.conditional_moments(posterior, ELSEWHERE)
+    posterior = rz.inference.Conditional(num_draws=2).run(problem)
+    found = rz.inference.conditional_moments(posterior, ELSEWHERE)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(found.sd, sd, rtol=1e-7)
     np.testing.assert_allclose(found.measured_sd, np.hypot(sd, 0.05), rtol=1e-7)
@@ -112,8 +114,8 @@ def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
 
 def test_moments_of_an_unknown_are_those_of_dense_algebra():
     problem = linear_problem()
-    posterior = rz.Conditional(num_draws=2).run(problem)
-    found = rz.conditional_moments(posterior, "w")
+    posterior = rz.inference.Conditional(num_draws=2).run(problem)
+    found = rz.inference.conditional_moments(posterior, "w")
     matrix, offset = response()
     covariance = np.linalg.inv(np.eye(3) + matrix.T @ matrix / NOISE**2)
     mean = covariance @ matrix.T @ (np.asarray(problem.observed) - offset) / NOISE**2
@@ -121,13 +123,16 @@ def test_moments_of_an_unknown_are_those_of_dense_algebra():
     np.testing.assert_allclose(found.sd, PRIOR_SD * np.sqrt(np.diag(covariance)), rtol=1e-7)
     np.testing.assert_allclose(found.measured_sd, found.sd)
     with pytest.raises(RieszError, match="'v' is no unknown of the problem: it has w"):
-        rz.conditional_moments(posterior, "v")
+        rz.inference.conditional_moments(posterior, "v")
 
 
 @pytest.mark.slow
 def test_draws_of_a_field_scatter_as_its_moments_say():
-    posterior = rz.Conditional(num_draws=4000).run(problem_with())
-    found, drawn = rz.conditional_moments(posterior, "f"), np.asarray(posterior.values("f"))
+    posterior = rz.inference.Conditional(num_draws=4000).run(problem_with())
+    found, drawn = (
+        rz.inference.conditional_moments(posterior, "f"),
+        np.asarray(posterior.values("f")),
+    )
     assert found.mean.shape == (MESH.num_nodes,)
     assert np.abs((found.mean - drawn.mean(axis=0)) / found.sd).max() < 5 / np.sqrt(4000)
     np.testing.assert_allclose(drawn.std(axis=0) / found.sd, 1.0, atol=5 / np.sqrt(2 * 4000))
@@ -150,7 +155,7 @@ def test_some_right_hand_sides_at_a_time_give_the_same_gradient(with_noise, monk
 @pytest.mark.slow
 def test_draws_scatter_as_the_moments_say():
     problem = problem_with()
-    posterior = rz.fit(problem, rz.Conditional(num_draws=2000), progress=False)
+    posterior = rz.fit(problem, rz.inference.Conditional(num_draws=2000), progress=False)
     found = rz.predict(posterior, "u", ELSEWHERE, num_draws=2000, quantiles=())
     mean, sd, _ = dense_moments(problem, ELSEWHERE, 0.05)
     assert np.abs((found.mean - mean) / sd).max() < 4 / np.sqrt(2000)
@@ -163,7 +168,7 @@ def rich():
     with pytest.warns(UserWarning, match="only their ratios are identified"):
         return problem_with(
             {
-                "a": rz.LogGP(rz.Matern52(0.6, 0.4), 4),
+                "a": rz.priors.LogGP(rz.priors.Matern52(0.6, 0.4), 4),
                 "velocity": dist.Normal(jnp.zeros(2), 1.0),
                 "noise": dist.LogNormal(-3.0, 0.5),
             },
@@ -211,8 +216,8 @@ def test_where_no_unknown_changes_the_matrix_the_host_has_density_and_slope_of_t
     local = LocalEffect(SENSORS, sd=0.3, length_scale=0.2)
     problem = problem_with(
         {"noise": dist.HalfNormal(0.5), "local": local.prior()},
-        source=rz.GP(rz.Matern52(0.4, 2.0), 8, learned=SCALES, at_nodes=True),
-        likelihood=rz.WithEffects(rz.Gaussian("noise"), local=local),
+        source=rz.GP(rz.priors.Matern52(0.4, 2.0), 8, learned=SCALES, at_nodes=True),
+        likelihood=rz.observe.WithEffects(rz.Gaussian("noise"), local=local),
         learned=SCALES,
     )
     parts = linear_parts(problem)
@@ -270,7 +275,7 @@ def others_of(posterior):
 @pytest.mark.slow
 def test_weighed_draws_about_the_mode_have_the_moments_that_quadrature_finds(with_noise):
     problem, grid, logs = with_noise
-    engine = rz.Conditional(num_draws=300, num_others=300)
+    engine = rz.inference.Conditional(num_draws=300, num_others=300)
     parts, key = linear_parts(problem), jax.random.key(0)
     at = at_points(problem, problem.operator, SparseLU())
     start = jnp.zeros(len(parts.others))
@@ -303,8 +308,8 @@ def test_scales_that_ten_sensors_hardly_tell_have_the_moments_of_their_density()
     """A source with unknown sd and length, and unknown noise: far from normal all three."""
     rng = np.random.default_rng(0)
     points = rng.uniform(0.1, 0.9, (10, 2))
-    scales = rz.LearnedScales(1.0, 0.5)
-    source = rz.GP(rz.Matern52(0.3, 5.0), 30, learned=scales, at_nodes=True)
+    scales = rz.priors.LearnedScales(1.0, 0.5)
+    source = rz.GP(rz.priors.Matern52(0.3, 5.0), 30, learned=scales, at_nodes=True)
     noise = dist.LogNormal(np.log(0.02), 1.0)
 
     def posed(values):
@@ -334,7 +339,7 @@ def test_scales_that_ten_sensors_hardly_tell_have_the_moments_of_their_density()
         mean = np.average(places, axis=0, weights=weights)
         sd = np.sqrt(np.average((places - mean) ** 2, axis=0, weights=weights))
     assert weights.sum() ** 2 / (weights**2).sum() > 1000
-    engine = rz.Conditional(num_draws=800, num_others=800)
+    engine = rz.inference.Conditional(num_draws=800, num_others=800)
     for seed in range(3):
         search = (jax.random.key(seed), at, model, jnp.zeros(3), Work(seed=seed))
         found = np.asarray(infer_hyperparameters(problem, parts, engine, *search).values)[0]
@@ -345,7 +350,7 @@ def test_scales_that_ten_sensors_hardly_tell_have_the_moments_of_their_density()
 @pytest.mark.slow
 def test_nuts_has_the_moments_that_quadrature_finds(with_noise):
     problem, grid, logs = with_noise
-    engine = rz.Conditional(over="nuts", num_samples=1000)
+    engine = rz.inference.Conditional(over="nuts", num_samples=1000)
     found = others_of(engine.run(problem))
     weights = np.exp(logs - logs.max())
     mean = np.average(grid, weights=weights)
@@ -357,7 +362,7 @@ def test_nuts_has_the_moments_that_quadrature_finds(with_noise):
 @pytest.mark.slow
 def test_at_the_mode_all_draws_share_the_other_unknowns(with_noise):
     problem, _, _ = with_noise
-    posterior = rz.fit(problem, rz.Conditional(over="mode", num_draws=5), progress=False)
+    posterior = rz.fit(problem, rz.inference.Conditional(over="mode", num_draws=5), progress=False)
     noise = np.asarray(posterior.values("noise"))
     np.testing.assert_array_equal(noise, noise[0])
     (mode,) = np.asarray(posterior.history["mode"])
@@ -366,29 +371,31 @@ def test_at_the_mode_all_draws_share_the_other_unknowns(with_noise):
 
 @pytest.mark.slow
 def test_with_nothing_to_sample_nuts_gives_as_many_draws_as_asked_for():
-    posterior = rz.fit(problem_with(), rz.Conditional(over="nuts", num_draws=7), progress=False)
+    posterior = rz.fit(
+        problem_with(), rz.inference.Conditional(over="nuts", num_draws=7), progress=False
+    )
     assert posterior.distribution.num_draws == 7
 
 
 @pytest.mark.slow
 def test_moments_over_several_values_of_the_others_are_those_of_the_draws(with_noise):
     problem, _, _ = with_noise
-    engine = rz.Conditional(num_draws=4000, num_others=8)
+    engine = rz.inference.Conditional(num_draws=4000, num_others=8)
     posterior = engine.run(problem)
-    found = rz.conditional_moments(posterior, ELSEWHERE)
+    found = rz.inference.conditional_moments(posterior, ELSEWHERE)
     drawn = rz.predict(posterior, "u", ELSEWHERE, num_draws=4000, quantiles=())
     assert np.abs((found.mean - drawn.mean) / found.sd).max() < 4 / np.sqrt(4000)
     np.testing.assert_allclose(found.sd / drawn.sd, 1.0, atol=4 / np.sqrt(2 * 4000))
-    shares = rz.conditional_mixture(posterior, ELSEWHERE).shares
+    shares = rz.inference.conditional_mixture(posterior, ELSEWHERE).shares
     np.testing.assert_allclose(shares, 1 / 8)
 
 
 @pytest.mark.slow
 def test_moments_of_another_engine_are_refused():
-    posterior = rz.Conditional(num_draws=2).run(problem_with())
+    posterior = rz.inference.Conditional(num_draws=2).run(problem_with())
     other = dataclasses.replace(posterior, engine="nuts")
     with pytest.raises(RieszError, match="the posterior is by nuts"):
-        rz.conditional_moments(other, ELSEWHERE)
+        rz.inference.conditional_moments(other, ELSEWHERE)
 
 
 def test_what_the_noise_reads_is_not_integrated_out_even_where_it_is_flat():
@@ -458,8 +465,8 @@ def test_what_is_not_linear_and_normal_is_refused(changes, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda p: rz.Conditional(over="guess"), "over of conditional is 'guess'"),
-        (lambda p: rz.Conditional(start=jnp.zeros(3)).run(p), "start has shape"),
+        (lambda p: rz.inference.Conditional(over="guess"), "over of conditional is 'guess'"),
+        (lambda p: rz.inference.Conditional(start=jnp.zeros(3)).run(p), "start has shape"),
     ],
 )
 def test_wrong_settings_are_told(call, message):
@@ -470,7 +477,7 @@ def test_wrong_settings_are_told(call, message):
 @pytest.mark.slow
 def test_chains_over_the_others_that_are_stopped_go_on_to_the_same_draws(with_noise, tmp_path):
     problem, _, _ = with_noise
-    engine = rz.Conditional(over="nuts", num_warmup=60, num_samples=60)
+    engine = rz.inference.Conditional(over="nuts", num_warmup=60, num_samples=60)
 
     def fitted(checkpoint=NO_CHECKPOINT):
         return engine.run(problem, checkpoint=checkpoint)
@@ -485,9 +492,11 @@ def test_chains_over_the_others_that_are_stopped_go_on_to_the_same_draws(with_no
 @pytest.mark.parametrize(
     "source",
     [
-        rz.GP(rz.Matern52(0.4, 2.0), 8, learned=SCALES, at_nodes=True),
+        rz.GP(rz.priors.Matern52(0.4, 2.0), 8, learned=SCALES, at_nodes=True),
         pytest.param(rz.SPDEField(2.0, 0.4, learned=SCALES), marks=pytest.mark.slow),
-        pytest.param(rz.GP(rz.Matern52(0.4, 2.0), 8, learned=SCALES), marks=pytest.mark.slow),
+        pytest.param(
+            rz.GP(rz.priors.Matern52(0.4, 2.0), 8, learned=SCALES), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_is_held_is_what_the_problem_holds(source):

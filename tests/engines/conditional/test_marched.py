@@ -18,7 +18,7 @@ from riesz.problem.linearity import linear_parts
 
 SITE = np.repeat([0, 1, 2], 6)
 WHEN = np.tile(0.1 * np.arange(1, 7), 3)
-ENGINE = rz.Conditional(num_draws=40, num_others=5)
+ENGINE = rz.inference.Conditional(num_draws=40, num_others=5)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def problem():
         },
         dirichlet={"left": 0.0},
         observations=rz.observations(np.array([0.3, 0.6, 0.9])[SITE], values, times=WHEN),
-        likelihood=rz.GroupedNormal("sd", SITE, level_sd="level", **drift),
+        likelihood=rz.observe.GroupedNormal("sd", SITE, level_sd="level", **drift),
         times=0.1 * np.arange(8),
         initial=0.0,
     )
@@ -67,7 +67,7 @@ def test_what_does_not_change_in_time_is_solved_for_once_and_not_marched(monkeyp
         rz.interval(8),
         rz.storage("s")
         + rz.diffusion(0.3)
-        + rz.leakage(0.5, 1.0, "outside")
+        + rz.fem.leakage(0.5, 1.0, "outside")
         - rz.source(rz.series([0.0, 0.3], [1.0, 3.0], factor="share")),
         latents={
             "s": dist.LogNormal(0.0, 0.3),
@@ -78,7 +78,7 @@ def test_what_does_not_change_in_time_is_solved_for_once_and_not_marched(monkeyp
         observations=rz.observations(np.array([0.3, 0.6, 0.9])[SITE], WHEN, times=WHEN),
         likelihood=rz.Gaussian(0.1),
         times=0.1 * np.arange(8),
-        initial=rz.SteadyState(),
+        initial=rz.fem.SteadyState(),
     )
     parts, at, counts = linear_parts(problem), sensor_points(problem), []
 

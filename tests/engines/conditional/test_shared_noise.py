@@ -64,7 +64,7 @@ def problem():
     noise = np.linalg.cholesky(covariance(0.4)) @ rng.normal(size=12)
     values = offset + responses @ ((STRENGTHS - 0.5) / 1.5) + noise
     words = {"drift_sd": DRIFT, "correlation_time": MEMORY, "times": TIMES}
-    likelihood = rz.GroupedNormal(OWN, WELLS, level_sd="level", **words)
+    likelihood = rz.observe.GroupedNormal(OWN, WELLS, level_sd="level", **words)
     return problem_with(likelihood, {"level": dist.LogNormal(np.log(LEVEL_SCALE), 0.5)}, values)
 
 
@@ -108,7 +108,7 @@ def test_elsewhere_conditional_has_the_state_and_all_of_the_noise():
     mixture = mixture_at(own, linear_parts(own), np.zeros((1, 1)), points)
     mean, _, _ = by_hand(LEVEL_SCALE)
     at = {"w": jnp.asarray(0.5 + 1.5 * mean)}
-    state = rz.point_operator(own.forward.space, points) @ rz.solve(own.forward, at)
+    state = rz.fem.point_operator(own.forward.space, points) @ rz.solve(own.forward, at)
     np.testing.assert_allclose(mixture.means[0], state, rtol=1e-8)
     noise = OWN**2 + DRIFT**2 + LEVEL_SCALE**2
     np.testing.assert_allclose(mixture.noise[0] ** 2, noise, rtol=1e-12)
@@ -135,7 +135,7 @@ def test_in_time_what_was_assimilated_is_the_posterior_of_shared_noise():
         rz.storage(1.0) + rz.diffusion(0.2) - rz.source("f"),
         latents={"start": rz.SPDEField(1.0, 0.3), "f": dist.Normal(0.5, 1.0)},
         observations=rz.observations(places, np.sin(np.arange(9)), times=times),
-        likelihood=rz.GroupedNormal(0.02, places, **words),
+        likelihood=rz.observe.GroupedNormal(0.02, places, **words),
         dirichlet={"boundary": 0.0},
         times=0.05 * np.arange(7),
         initial="start",
@@ -173,8 +173,8 @@ def errors_of(posterior):
 
 
 ENGINES = {
-    "conditional": (rz.Conditional(num_draws=4000, num_others=400), 0.08, 0.06),
-    "nuts": (rz.Nuts(num_samples=4000, num_chains=2, linear_solver="dense"), 0.08, 0.06),
+    "conditional": (rz.inference.Conditional(num_draws=4000, num_others=400), 0.08, 0.06),
+    "nuts": (rz.inference.Nuts(num_samples=4000, num_chains=2, linear_solver="dense"), 0.08, 0.06),
     "sample": (rz.Sample(), 0.12, 0.1),
     "variational": (rz.Variational(), 0.1, 0.1),
     "emulate": (rz.Emulate(), 0.1, 0.1),

@@ -39,7 +39,7 @@ def posed(**changed):
 STEADY = {
     "latents": {"f": FIELD, "left": dist.Normal(0.0, 1.0)},
     "dirichlet": {"left": "left", "right": WARMING},
-    "initial": rz.SteadyState(),
+    "initial": rz.fem.SteadyState(),
 }
 CASES = {
     "an initial state": {},
@@ -67,8 +67,8 @@ def test_marches_backwards_moved_in_time_make_the_table(case):
 @pytest.mark.slow
 def test_conditional_reads_its_data_off_that_table():
     problem = posed()
-    posterior = rz.fit(problem, rz.Conditional(num_draws=4000), seed=0, progress=False)
-    exact = rz.assimilated(problem).posterior()
+    posterior = rz.fit(problem, rz.inference.Conditional(num_draws=4000), seed=0, progress=False)
+    exact = rz.inference.assimilated(problem).posterior()
     sd = np.sqrt(np.asarray(exact.distribution.variances()))
     shift = np.asarray(posterior.coordinate_mean() - exact.coordinate_mean()) / sd
     assert np.abs(shift).max() < 0.1
@@ -88,7 +88,7 @@ HISTORY = rz.series(TIMES, "q", kind="linear")
         },
         {
             "form": rz.storage(1.0) + rz.diffusion(0.2) - rz.point_source([0.4], HISTORY),
-            "latents": {"q": rz.process_in_time(rz.Matern32(0.3), TIMES)},
+            "latents": {"q": rz.priors.process_in_time(rz.Matern32(0.3), TIMES)},
             "initial": 0.0,
         },
     ],

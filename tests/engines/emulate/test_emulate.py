@@ -44,7 +44,7 @@ def problem():
     points = rng.uniform(0.1, 0.9, (20, 2))
     forward = rz.boundary_value_problem(rz.P1(hierarchy.meshes[-1]), equation, {"boundary": 0.0})
     truth = rz.solve(forward, {"tau": jnp.asarray([2.0, -1.0])})
-    clean = np.asarray(rz.point_operator(forward.space, points) @ truth)
+    clean = np.asarray(rz.fem.point_operator(forward.space, points) @ truth)
     noise = 0.02 * clean.max()
     return rz.inverse_problem(
         hierarchy,

@@ -16,8 +16,8 @@ from riesz.engines.laplace.engine import Laplace
 from riesz.engines.laplace.hessian import hessian_vector_products, leading_eigenpairs, linearize_at
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.latent.spde import SPDEField
 from riesz.posterior.family import PriorUpdate, full_rank_of
+from riesz.priors.spde import SPDEField
 
 SOLVER = SparseLU()
 ROOT = Path(__file__).parents[3]
@@ -219,7 +219,7 @@ def badly_scaled_problem(accurate: float) -> rz.InverseProblem:
     rng = np.random.default_rng(0)
     points = rng.uniform(0.1, 0.9, (12, 2))
     sd = np.r_[np.full(8, accurate), np.full(4, 3e-2)]
-    source = rz.KarhunenLoeve(rz.Matern52(length_scale=0.3), num_terms=12, mean=5.0)
+    source = rz.KarhunenLoeve(rz.priors.Matern52(length_scale=0.3), num_terms=12, mean=5.0)
     latents = {"a": dist.LogNormal(0.0, 1.0), "k": dist.LogNormal(0.0, 1.0), "f": source}
 
     def posed(values):

@@ -17,7 +17,7 @@ from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import ExactStates, Posterior
 
 LARGEST = 3.514
-SOLVER = rz.SparseLU()
+SOLVER = rz.fem.SparseLU()
 
 
 def bratu(u, v, *, r):

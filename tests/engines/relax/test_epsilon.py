@@ -35,7 +35,7 @@ from riesz.fem.terms.weakform import advection, diffusion, source
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.penalty.dual_norm import Gram, dual_norm
+from riesz.penalty.gram import Gram, dual_norm
 from riesz.penalty.penalty import exact_penalty
 from riesz.penalty.schwarz import schwarz_norm
 from riesz.problem.posing import inverse_problem

@@ -32,7 +32,7 @@ from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import dual_norm
 from riesz.penalty.penalty import exact_penalty
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior

@@ -158,7 +158,7 @@ def test_a_posterior_that_is_linear_in_all_unknowns_is_the_closed_form(begins):
         "dirichlet": {"left": "left", "right": 0.0},
     }
     if begins == "steady":
-        changed |= {"initial": rz.SteadyState()}
+        changed |= {"initial": rz.fem.SteadyState()}
     form = rz.storage(1.0) + rz.diffusion(0.2) - rz.source(rz.series([0.0, 0.2], [0.0, 1.0]))
     form = form - rz.source("f")
     places, when = FEW
@@ -212,7 +212,7 @@ def test_predictions_carry_the_errors_of_steps():
     """At the readings as the record has them, and wider than the march alone elsewhere."""
     problem, posterior = heat(), fitted()
     place, when = np.array([0.5]), np.array([0.3])
-    found = rz.predict_in_time(posterior, when, place, num_draws=400, seed=1)
+    found = rz.prediction.predict_in_time(posterior, when, place, num_draws=400, seed=1)
     draws = posterior.sample(jr.key(5), 400)
     records = np.asarray(posterior.states(problem, jr.key(6), draws))
     seen = np.asarray(jax.vmap(lambda one: problem.operator @ one)(jnp.asarray(records)))
@@ -223,8 +223,8 @@ def test_predictions_carry_the_errors_of_steps():
     assert abs(found.mean[0, 0] - seen[:, at].mean()) < 0.2 * sd
     assert 0.85 < found.sd[0, 0] / sd < 1.15
     plain = dataclasses.replace(posterior, states=ExactStates())
-    exact = rz.predict_in_time(plain, when, np.array([0.1]), num_draws=400, seed=1)
-    wide = rz.predict_in_time(posterior, when, np.array([0.1]), num_draws=400, seed=1)
+    exact = rz.prediction.predict_in_time(plain, when, np.array([0.1]), num_draws=400, seed=1)
+    wide = rz.prediction.predict_in_time(posterior, when, np.array([0.1]), num_draws=400, seed=1)
     assert wide.sd[0, 0] > 1.05 * exact.sd[0, 0]
 
 

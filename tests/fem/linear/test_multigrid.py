@@ -20,7 +20,7 @@ from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import nodal, per_cell
 from riesz.fem.terms.weakform import advection, diffusion, reaction, robin, source
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesh.shapes import box, interval, l_shape, rectangle
 
 FIXED = {"boundary": 0.0}

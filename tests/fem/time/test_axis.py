@@ -12,7 +12,7 @@ SPACE = rz.P1(rz.interval(4))
 
 
 def test_dates_are_counted_in_days_from_the_first():
-    axis = rz.time_axis(["2000-01-01", "2000-01-02", "2000-03-01T12:00"])
+    axis = rz.fem.time_axis(["2000-01-01", "2000-01-02", "2000-03-01T12:00"])
     assert axis.times.tolist() == [0.0, 1.0, 60.5]
     assert str(axis.dates(axis.times[[2]])[0]) == "2000-03-01T12:00:00"
     there = axis.numbers([datetime.datetime(2000, 1, 31)], "times")
@@ -20,7 +20,7 @@ def test_dates_are_counted_in_days_from_the_first():
 
 
 def test_periods_have_steps_that_grow_from_their_starts():
-    times = rz.period_times([0.0, 7.0, 14.0], [3, 1], growth=2.0)
+    times = rz.fem.period_times([0.0, 7.0, 14.0], [3, 1], growth=2.0)
     np.testing.assert_allclose(times, [0, 1, 3, 7, 14])
 
 
@@ -37,20 +37,20 @@ def test_periods_have_steps_that_grow_from_their_starts():
 )
 def test_an_axis_that_does_not_rise_is_refused_by_its_entry(times, told):
     with pytest.raises(FormError, match=told):
-        rz.time_axis(times)
+        rz.fem.time_axis(times)
 
 
 def test_a_time_zone_is_refused():
     first = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
     with pytest.raises(FormError, match="time zone"):
-        rz.time_axis([first, first + datetime.timedelta(days=1)])
+        rz.fem.time_axis([first, first + datetime.timedelta(days=1)])
 
 
 def test_numbers_and_dates_do_not_mix():
     with pytest.raises(FormError, match="the time axis has dates"):
-        rz.time_axis(["2000-01-01", "2000-01-02"]).numbers([1.0], "times of observations")
+        rz.fem.time_axis(["2000-01-01", "2000-01-02"]).numbers([1.0], "times of observations")
     with pytest.raises(FormError, match="the time axis has numbers"):
-        rz.time_axis([0.0, 1.0]).numbers(["2000-01-01"], "times of observations")
+        rz.fem.time_axis([0.0, 1.0]).numbers(["2000-01-01"], "times of observations")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def heads(steps, logs):
     """At the ends of months, by so many steps in each."""
     times = np.linspace(0.0, ENDS[-1], steps * MONTHS + 1)
     problem = rz.transient_problem(SPACE, EQUATION, {"left": 10.0}, times=times, initial=10.0)
-    operator = rz.point_operator(SPACE, PLACES[:, None])
+    operator = rz.fem.point_operator(SPACE, PLACES[:, None])
     z = {"s": STORAGE * jnp.exp(logs[0]), "k": TRANSMISSIVITY * jnp.exp(logs[1])}
     found = integrate_in_time(
         problem, z, choose_solver(problem.step), Newton(), lambda state, _: operator @ state

@@ -208,7 +208,7 @@ def test_a_budget_over_a_run_closes(scheme):
         scheme=scheme,
     )
     states = rz.solve_in_time(problem)
-    found = rz.budget_in_time(problem, states)
+    found = rz.fem.budget_in_time(problem, states)
     assert abs(float(found.imbalance)) < 1e-10
     assert float(found.gains["source"]) == pytest.approx(0.75, rel=1e-12)  # one a unit of time
     weights = np.full(NUM_CELLS + 1, 1 / NUM_CELLS)
@@ -235,13 +235,13 @@ def test_a_matrix_changes_in_time_where_what_it_is_made_of_does(form, changes):
 
 
 def test_steps_of_one_kind_have_equal_lengths():
-    assert rz.time_axis([0.0, 0.1, 0.2, 0.3, 0.5, 0.7]).kinds == (0, 0, 0, 1, 1)
-    growing = rz.time_axis(np.append(0.0, 1e-9 * 1.5 ** np.arange(80)))
+    assert rz.fem.time_axis([0.0, 0.1, 0.2, 0.3, 0.5, 0.7]).kinds == (0, 0, 0, 1, 1)
+    growing = rz.fem.time_axis(np.append(0.0, 1e-9 * 1.5 ** np.arange(80)))
     assert len(set(growing.kinds)) == growing.num_steps
 
 
 def test_steps_of_one_kind_have_the_same_weights_to_the_last_digit():
-    axis = rz.time_axis(np.arange(0.0, 1.05, 0.1))
+    axis = rz.fem.time_axis(np.arange(0.0, 1.05, 0.1))
     assert len(np.unique(axis.steps)) > 1
     weights = marching.weights_of(axis, "sdirk2", jnp.float64)
     assert len(np.unique(np.asarray(weights.now))) == 1
@@ -268,7 +268,7 @@ def test_matrices_assembled_once_give_what_those_of_each_step_do(monkeypatch):
 
     def states(z):
         return integrate_in_time(
-            problem, z, rz.SparseLU(), Newton(), lambda state, z: state
+            problem, z, rz.fem.SparseLU(), Newton(), lambda state, z: state
         ).recorded
 
     def found():
@@ -302,7 +302,7 @@ def test_matrices_that_are_kept_for_multigrid_give_the_same_numbers():
 
         return jax.value_and_grad(value)(here)
 
-    (value, slope), (own, slopes) = sums(rz.SparseLU()), sums(iterated)
+    (value, slope), (own, slopes) = sums(rz.fem.SparseLU()), sums(iterated)
     assert float(own) == pytest.approx(float(value), rel=1e-8)
     for name in here:
         assert float(slopes[name]) == pytest.approx(float(slope[name]), rel=1e-7)
@@ -314,7 +314,7 @@ def rained_upon():
         rz.P1(rz.interval(8)),
         rz.storage("s")
         + rz.diffusion("k")
-        + rz.leakage(0.3, 1.0, 1.5)
+        + rz.fem.leakage(0.3, 1.0, 1.5)
         - rz.source(rz.series([0.0, 0.3, 0.4], [1.0, 2.0, 0.5], factor="s"))
         - rz.point_source([[0.4]], rz.series([0.0, 0.5], [1.0, 0.0])),
         {"left": 0.4},
@@ -328,7 +328,7 @@ def test_all_steps_together_give_what_one_after_the_other_does(problem, monkeypa
 
     def states(z):
         return integrate_in_time(
-            problem, z, rz.SparseLU(), Newton(), lambda state, z: state
+            problem, z, rz.fem.SparseLU(), Newton(), lambda state, z: state
         ).recorded
 
     def found():

@@ -25,7 +25,7 @@ from riesz.io.store.probe import agree, differing_parts, digest, probe, probe_to
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian, StudentT
 from riesz.observe.observations import observations
-from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import dual_norm
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import EmpiricalDraws, MeanField, PriorUpdate
 from riesz.posterior.posterior import ExactStates, Posterior, SurrogateStates

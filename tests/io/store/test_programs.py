@@ -16,7 +16,7 @@ hits = []
 jax.monitoring.register_event_listener(
     lambda name, **_: hits.append(name) if name.endswith("cache_hits") else None
 )
-kept = rz.keep_programs()
+kept = rz.io.keep_programs()
 jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones(7))
 print(kept, len(hits))
 """

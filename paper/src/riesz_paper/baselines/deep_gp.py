@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.training import History, Terms, train
 from riesz.errors import RieszError
-from riesz.latent.kernels import RBF, AbstractKernel
+from riesz.priors.kernels import RBF, AbstractKernel
 from riesz_paper.baselines.gp_physics.sparse_process import (
     SparseProcess,
     inducing_among,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float
 
-from riesz.latent.kernels import AbstractKernel, Matern32
+from riesz.priors.kernels import AbstractKernel, Matern32
 from riesz_paper.baselines.standard import Standard, standard_of
 from riesz_paper.regression.covariates import Covariates, check_target
 from riesz_paper.regression.effects import AbstractEffect, Level, Parameters, squared_distances

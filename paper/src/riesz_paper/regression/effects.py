@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from riesz.latent.kernels import Matern32, Matern52
+from riesz.priors.kernels import Matern32, Matern52
 from riesz_paper.regression.sites import Matrix, Sites, Variances
 
 Parameters = Mapping[str, Float[Array, "..."]]

@@ -13,7 +13,7 @@ from riesz.errors import RieszError
 from riesz.fem.linear.host_lu import Pattern, elimination_of, factorise
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.penalty.dual_norm import Gram, dual_norm
+from riesz.penalty.gram import Gram, dual_norm
 from riesz.penalty.norm import PatchNorm
 from riesz.penalty.patch import PatchTable, overlapping_patches, patch_table
 from riesz_paper.tapers.patches import BlockPatches, TaperedPatches

@@ -11,9 +11,9 @@ from jaxtyping import Float
 
 from riesz.case.data.rows import Covariate, DataRows
 from riesz.errors import FileFormatError, any_of
-from riesz.latent.kernels import Matern52
-from riesz.latent.representatives import farthest_points
-from riesz.latent.scales import inducing_factor
+from riesz.priors.kernels import Matern52
+from riesz.priors.representatives import farthest_points
+from riesz.priors.scales import inducing_factor
 
 EFFECTS, LOCAL = "effects", "local"
 """The names of the unknowns: effects of covariates, and what neighbours share."""
@@ -139,7 +139,7 @@ def covariate_design(
     logs: Sequence[str] = (),
     curved: bool = False,
 ) -> tuple[Float[np.ndarray, "row effect"], tuple[str, ...]]:
-    """Columns for `rz.WithEffects` from the covariates of observations, and a word for each.
+    """Columns for `rz.observe.WithEffects` from covariates of observations, and a word for each.
 
     Numbers are standardised, those in `logs` by their logarithm; words get a column for each but
     the most frequent one. With `curved` come columns of a smooth function of all numbers together.

@@ -22,7 +22,7 @@ from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import TextTable, read_csv
 from riesz.io.tables.numbers import is_none, number_in
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh
 
 AXES, VALUE, SD, OVER = ("x", "y"), "value", "sd", "over"

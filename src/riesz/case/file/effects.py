@@ -11,9 +11,9 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.noise import NoisyValues, likelihood_of, noise_sd_of
 from riesz.case.file.schema import ProblemTables
 from riesz.errors import FileFormatError
-from riesz.latent.correlated_residual import LocalEffect
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import AbstractLikelihood
+from riesz.priors.correlated_residual import LocalEffect
 
 LOCAL_RANGE, LOCAL_SD = 0.06, 0.5
 """Medians of the local effect, as shares of the observations' extent and of their values' sd."""

@@ -11,14 +11,14 @@ from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_va
 
 from riesz.case.table import FileTable, Numbers, brief, is_finite
 from riesz.errors import nearest
-from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import GP, LogGP
-from riesz.latent.karhunen_loeve import KarhunenLoeve
-from riesz.latent.kernels import RBF, AbstractKernel, Matern12, Matern32, Matern52
-from riesz.latent.regions import Regions
-from riesz.latent.scales import LearnedScales
-from riesz.latent.spde import SPDEField
 from riesz.mesh.tags import REST
+from riesz.priors.boundary_process import BoundaryGP
+from riesz.priors.gaussian_process import GP, LogGP
+from riesz.priors.karhunen_loeve import KarhunenLoeve
+from riesz.priors.kernels import RBF, AbstractKernel, Matern12, Matern32, Matern52
+from riesz.priors.regions import Regions
+from riesz.priors.scales import LearnedScales
+from riesz.priors.spde import SPDEField
 
 
 class AbstractPriorTable(FileTable):

@@ -63,10 +63,10 @@ from riesz.inference.fit import ASKED_FOR, Choice, choose_engine
 from riesz.io.maps.outlines import OutlineFile
 from riesz.io.maps.raster import check_crs, crs_note
 from riesz.io.store.files import read_bytes
-from riesz.latent.gaussian_process import GP
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.observe.observations import observations
+from riesz.priors.gaussian_process import GP
 from riesz.problem.posing import Experiment, inverse_problem, shared_problem
 from riesz.problem.problem import InverseProblem
 

@@ -25,7 +25,7 @@ from riesz.io.store.files import csv_content
 from riesz.io.tables.layers import read_csv
 from riesz.mesh.line_lengths import stretches_in_cells
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.refine import Hierarchy
+from riesz.mesh.refinement import Hierarchy
 
 NOTHING: Mapping[str, Series] = MappingProxyType({})
 

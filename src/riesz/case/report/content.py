@@ -23,8 +23,8 @@ from riesz.case.run.measurand import (
 from riesz.case.run.request import format_times
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results
-from riesz.mesh.grid import Grid, arrow_grid
-from riesz.mesh.locate import locate
+from riesz.mesh.grids import Grid, arrow_grid
+from riesz.mesh.location import locate
 from riesz.prediction.contraction import Contraction
 from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.new_points import new_points

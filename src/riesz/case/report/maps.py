@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from scipy.stats import norm
 
 from riesz.mesh.facets import boundary_facets
-from riesz.mesh.grid import Grid, grid
+from riesz.mesh.grids import Grid, grid
 from riesz.mesh.mesh import Mesh
 
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)

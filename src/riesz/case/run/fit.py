@@ -99,7 +99,7 @@ def command_of(
     if isinstance(engine, AbstractEngine):
         named = f"rz.{engine!r}, seed={seed}, check={check}"
         named += "" if time_limit is None else f", time_limit={time_limit:g}"
-        return f"rz.fit_case({str(problem)!r}, {str(out)!r}, {named})"
+        return f"rz.case.fit_case({str(problem)!r}, {str(out)!r}, {named})"
     words = ["riesz", "fit", str(problem), "--out", str(out), "--seed", str(seed)]
     words += [] if engine is None else ["--engine", engine]
     words += [] if check is None else ["--check" if check else "--no-check"]

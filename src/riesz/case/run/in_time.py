@@ -20,7 +20,7 @@ from riesz.case.table import parse_table
 from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.tables.numbers import number_in
-from riesz.mesh.grid import Grid
+from riesz.mesh.grids import Grid
 from riesz.prediction.draws import Course, PosteriorDraws
 from riesz.prediction.statistics import NUM_DRAWS
 

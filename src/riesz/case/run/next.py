@@ -33,8 +33,8 @@ from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, style_of, write_raster, write_style
 from riesz.io.store.files import csv_content, write_bytes
 from riesz.io.store.results import results, write_results
-from riesz.mesh.grid import Grid
-from riesz.mesh.locate import locate
+from riesz.mesh.grids import Grid
+from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.next_draws import (

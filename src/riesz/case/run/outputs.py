@@ -42,8 +42,8 @@ from riesz.io.maps.raster import (
 )
 from riesz.io.meshes.files import write_mesh
 from riesz.io.store.files import write_bytes
-from riesz.mesh.grid import Grid, arrow_grid
-from riesz.mesh.locate import locate
+from riesz.mesh.grids import Grid, arrow_grid
+from riesz.mesh.location import locate
 from riesz.prediction.draws import PosteriorDraws
 
 PLOT = "riesz.plot"

@@ -37,9 +37,9 @@ from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, bands_of, finite_range
 from riesz.io.tables.layers import TextTable, read_table
-from riesz.mesh.grid import Grid
-from riesz.mesh.grid import grid as cells_over
-from riesz.mesh.locate import locate
+from riesz.mesh.grids import Grid
+from riesz.mesh.grids import grid as cells_over
+from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh
 from riesz.observe.sites import UNREAD, SiteErrors
 from riesz.prediction.draws import PosteriorDraws

@@ -19,7 +19,7 @@ from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
 from riesz.io.tables.dates import format_dates
 from riesz.io.tables.layers import TextTable
-from riesz.mesh.grid import Grid
+from riesz.mesh.grids import Grid
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
 from riesz.prediction.statistics import Prediction
 

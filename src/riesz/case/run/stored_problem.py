@@ -25,7 +25,7 @@ from riesz.diagnose.facts import fit_facts
 from riesz.errors import FileFormatError
 from riesz.io.meshes.files import read_npz
 from riesz.io.store.posterior import load_posterior
-from riesz.mesh.grid import Grid
+from riesz.mesh.grids import Grid
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.in_time import reading

@@ -24,7 +24,7 @@ from riesz.diagnose.criticism.findings import (
 )
 from riesz.diagnose.criticism.law import Law
 from riesz.diagnose.criticism.sizes import Against, exceeding, upper
-from riesz.latent.representatives import farthest_points
+from riesz.priors.representatives import farthest_points
 
 MOST_CENTRES, MOST_PLACES = 120, 1500
 SIZES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)

@@ -16,8 +16,8 @@ from scipy.special import chdtrc, erfc
 
 from riesz.arrays import on_device
 from riesz.diagnose.criticism.findings import LEVELS, PRIOR, TOLD, Finding
-from riesz.latent.latent import LatentSpace, Parametric
-from riesz.latent.regions import RegionValues
+from riesz.priors.latent import LatentSpace, Parametric
+from riesz.priors.regions import RegionValues
 
 LEARNED = 0.1
 """Share of the prior's variance that data must have taken away: of the rest the prior is all."""

@@ -17,7 +17,7 @@ from scipy.special import ndtri_exp
 
 from riesz.arrays import on_device
 from riesz.diagnose.criticism.law import Law, law_of
-from riesz.diagnose.leave_one_out import UNRELIABLE
+from riesz.diagnose.loo import UNRELIABLE
 from riesz.observe.distributions import Tails, normal_tails
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.psis import smoothed_weights

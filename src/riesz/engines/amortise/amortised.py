@@ -213,7 +213,7 @@ def check_no_gaps(values: Float[np.ndarray, "data sensor"]) -> None:
         raise RieszError(
             f"{len(bad)} observed values are NaN or infinite, first that of sensor {bad[0][1]} in "
             f"data set {bad[0][0]}: this encoder needs all of them; for data with gaps train with "
-            "missing=0.3, for instance, or use rz.fit_data_sets."
+            "missing=0.3, for instance, or use rz.inference.fit_data_sets."
         )
 
 

@@ -28,11 +28,11 @@ from riesz.engines.conditional.systems import (
 )
 from riesz.engines.training import minimise
 from riesz.fem.terms.coefficient import Constant
-from riesz.latent.boundary_process import TrendField
-from riesz.latent.correlated_residual import SPREAD
-from riesz.latent.field import FieldCoefficient
-from riesz.latent.gaussian_process import KernelField, ScaledField, ScaledNodes
 from riesz.observe.effects import WithEffects
+from riesz.priors.boundary_process import TrendField
+from riesz.priors.correlated_residual import SPREAD
+from riesz.priors.field import FieldCoefficient
+from riesz.priors.gaussian_process import KernelField, ScaledField, ScaledNodes
 from riesz.problem.linearity import (
     Parts,
     beside_the_equation,

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.engines.base import Count, InnerProduct, Settings, as_gram, require_plain_data
 from riesz.errors import RieszError
-from riesz.penalty.dual_norm import check_energy
+from riesz.penalty.gram import check_energy
 from riesz.penalty.in_time import StepPenalty, step_penalty
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
 from riesz.penalty.rows import values_at_nodes

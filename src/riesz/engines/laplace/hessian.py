@@ -27,7 +27,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import PreparedJacobian, prepare_jacobian
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.solve import implicit_root, newton_guess
-from riesz.latent.latent import Z
+from riesz.priors.latent import Z
 from riesz.problem.problem import Coordinates, InverseProblem
 
 OVERSAMPLING = 10

@@ -59,7 +59,7 @@ from riesz.engines.relax.training import (
     train_to_tail,
 )
 from riesz.errors import RieszError
-from riesz.penalty.dual_norm import Gram, check_energy
+from riesz.penalty.gram import Gram, check_energy
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import AbstractPenalty, exact_penalty
 from riesz.posterior.family import full_rank

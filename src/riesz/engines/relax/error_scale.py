@@ -28,7 +28,7 @@ from riesz.errors import RieszError
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.solve import require_float64
 from riesz.observe.likelihood import Gaussian
-from riesz.penalty.dual_norm import Gram, dual_norm
+from riesz.penalty.gram import Gram, dual_norm
 from riesz.penalty.norm import PatchNorm, SchwarzPatches
 from riesz.penalty.penalty import AbstractPenalty, ExactPenalty, WeakFormPenalty
 from riesz.problem.problem import Coordinates, InverseProblem

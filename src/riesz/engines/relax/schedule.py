@@ -152,7 +152,7 @@ Epsilon = Annotated[
     PlainValidator(as_schedule),
     Field(
         description="a positive number, 'learned', or last, start and cycles of an annealing; in "
-        "Python rz.Annealed or rz.Learned too"
+        "Python rz.inference.Annealed or rz.inference.Learned too"
     ),
 ]
 """How wrong the equation may be."""

@@ -38,11 +38,11 @@ from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, with_form
 from riesz.fem.terms.weakform import reaction
 from riesz.fem.time.steps import Steps, solve_backwards, solve_forwards, steps_of
-from riesz.latent.latent import ManyZ
-from riesz.penalty.dual_norm import Gram, dual_norm
+from riesz.penalty.gram import Gram, dual_norm
 from riesz.penalty.in_time import StepPenalty
 from riesz.posterior.family import Draws, antithetic
 from riesz.posterior.posterior import AbstractStateMap, Read, States, compiled_states
+from riesz.priors.latent import ManyZ
 from riesz.problem.observation_in_time import ObservationInTime
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.surrogate.trajectory import Trajectory

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.mesh.facets import cell_edges
-from riesz.mesh.locate import ROUNDING, locate
+from riesz.mesh.location import ROUNDING, locate
 from riesz.mesh.mesh import Mesh, mesh_digest
 from riesz.mesh.rows import pair_keys
 

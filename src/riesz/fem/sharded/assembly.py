@@ -27,7 +27,7 @@ from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.fem.sharded.partition import AnyArray, Exchange, Shares, bisect_points, exchange, shares
 from riesz.fem.sharded.solver import ShardedMultigrid, sharded_multigrid
 from riesz.fem.solve import require_float64
-from riesz.mesh.refine import Hierarchy
+from riesz.mesh.refinement import Hierarchy
 
 DofValues = Float[Array, " dof"]
 
@@ -56,7 +56,7 @@ class ShardedProblem(eqx.Module):
 
     @eqx.filter_jit
     def residual(self, state: DofValues, z: Any = None) -> DofValues:
-        """As `rz.residual` has it."""
+        """As `rz.fem.residual` has it."""
         check_state(self.problem, state)
 
         def part(mine: "ShardedProblem", own: Array) -> Array:

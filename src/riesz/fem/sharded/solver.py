@@ -45,7 +45,7 @@ from riesz.fem.linear.multigrid.tables import (
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.sharded.partition import AnyArray, Exchange, Shares, bisect_points, exchange, shares
-from riesz.mesh.refine import Hierarchy
+from riesz.mesh.refinement import Hierarchy
 
 Vector = Float[Array, " size"]
 
@@ -204,7 +204,7 @@ class ShardedMultigrid(AbstractLinearSolver):
         if matrix.pattern.size != len(self.position):
             raise SolveError(
                 f"the solver was made for {len(self.position)} unknowns, but the matrix has "
-                f"{matrix.pattern.size}: make one for this problem, rz.sharded_multigrid(problem)."
+                f"{matrix.pattern.size}: make one for it, rz.fem.sharded_multigrid(problem)."
             )
         values = matrix.values.at[self.entries].get(mode="fill", fill_value=0.0)
         own = rhs.at[self.order].get(mode="fill", fill_value=0.0)
@@ -280,11 +280,13 @@ def sharded_multigrid(
     if not settings["is_symmetric"]:
         raise SolveError(
             "the sharded solver takes symmetric equations, and this one has transport: use "
-            "rz.multigrid."
+            "rz.fem.multigrid."
         )
     prolongations = prolongations_of(problem, hierarchy)
     if not prolongations:
-        raise SolveError(f"{problem.num_free} unknowns are too few to share: use rz.SparseLU().")
+        raise SolveError(
+            f"{problem.num_free} unknowns are too few to share: use rz.fem.SparseLU()."
+        )
     mesh = mesh_of(devices)
     owner = bisect_points(np.asarray(problem.space.points), mesh.size)[np.asarray(problem.free)]
     built = shard_levels(problem.pattern, prolongations, owner, mesh.size, fewest)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from riesz.errors import FileFormatError
 from riesz.io.maps.raster import Band, finite_range
 from riesz.io.tables.layers import gis_module
-from riesz.mesh.grid import Grid
+from riesz.mesh.grids import Grid
 
 NUM_LEVELS = 12
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)

@@ -18,7 +18,7 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import project
 from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import gis_module
-from riesz.mesh.grid import Grid
+from riesz.mesh.grids import Grid
 
 Values = Float[np.ndarray, "..."]
 

@@ -18,8 +18,6 @@ from riesz.fem.time.axis import TimeAxis
 from riesz.io.store.files import archive_arrays, read_bytes, write_bytes
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.results import check_not_newer
-from riesz.latent.correlated_residual import LocalEffect
-from riesz.latent.kernels import RBF, Matern12, Matern32, Matern52
 from riesz.mesh.mesh import Mesh
 from riesz.observe.distributions import (
     BinomialDistribution,
@@ -44,6 +42,8 @@ from riesz.prediction.draws import (
     RegionDraws,
     Shifts,
 )
+from riesz.priors.correlated_residual import LocalEffect
+from riesz.priors.kernels import RBF, Matern12, Matern32, Matern52
 
 SCHEMA = 1
 HEADER = "header"

@@ -20,14 +20,14 @@ from jaxtyping import Array, Float
 from riesz.engines.training import History
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
-from riesz.latent.kernels import DOMAIN_SHARE, Matern52
-from riesz.latent.representatives import spread_nodes
 from riesz.mesh.mesh import BOUNDARY, Mesh
-from riesz.mesh.refine import Hierarchy
+from riesz.mesh.refinement import Hierarchy
 from riesz.penalty.patch import WIDTH_STEP, Widths
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
 from riesz.penalty.schwarz import schwarz_norm
 from riesz.posterior.family import FullRank, full_rank
+from riesz.priors.kernels import DOMAIN_SHARE, Matern52
+from riesz.priors.representatives import spread_nodes
 from riesz_paper.baselines.gp_physics.drawn_fields import gp_d_form, gp_dt_form
 from riesz_paper.baselines.gp_physics.settings import PAPER, GpPhysicsSettings
 from riesz_paper.baselines.gp_physics.sparse_process import Frame, sparse_process

@@ -13,10 +13,10 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from riesz.latent.kernels import AbstractKernel
-from riesz.latent.representatives import farthest_points
-from riesz.latent.scales import JITTER
 from riesz.posterior.family import FullRank, full_rank
+from riesz.priors.kernels import AbstractKernel
+from riesz.priors.representatives import farthest_points
+from riesz.priors.scales import JITTER
 
 Place = Float[Array, " dim"]
 Moments = tuple[Float[Array, ""], Float[Array, ""]]

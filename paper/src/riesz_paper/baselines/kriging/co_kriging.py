@@ -9,7 +9,7 @@ Resources Evaluation, chapters 4 and 6; parameters by likelihood instead of by e
 
 import jax.numpy as jnp
 
-from riesz.latent.kernels import TINY
+from riesz.priors.kernels import TINY
 from riesz_paper.baselines.kriging.multi_output import (
     AbstractOutputs,
     Blocks,

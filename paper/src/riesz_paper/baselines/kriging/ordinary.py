@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from riesz.engines.training import minimise
 from riesz.errors import RieszError, any_of, nearest
-from riesz.latent.kernels import TINY
+from riesz.priors.kernels import TINY
 from riesz_paper.baselines.kriging.unbiased import best_unbiased, restricted_cost
 from riesz_paper.baselines.standard import Standard, standard_of
 from riesz_paper.regression.covariates import Covariates, check_target

@@ -21,9 +21,9 @@ from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import Nodal
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesher.polygon import mesh_from_points
-from riesz.penalty.dual_norm import Gram
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
 from riesz_paper.baselines.vae.columns import Places
 from riesz_paper.baselines.vae.model import trained_vae

@@ -20,12 +20,9 @@ from riesz.engines.conditional.linear import conditional_moments
 from riesz.engines.emulate.engine import Emulate
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store.results import Row
-from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import GP, LogGP
-from riesz.latent.kernels import Matern52
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesher.polygon import mesh_from_polygon
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
@@ -33,6 +30,9 @@ from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
 from riesz.prediction.predict import predict
+from riesz.priors.boundary_process import BoundaryGP
+from riesz.priors.gaussian_process import GP, LogGP
+from riesz.priors.kernels import Matern52
 from riesz.problem.posing import inverse_problem
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import Unknown

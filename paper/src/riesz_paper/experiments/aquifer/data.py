@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesher.polygon import mesh_from_polygon
 from riesz_paper.data.esrp import Aquifer, Split, Wells, splits_of
 from riesz_paper.experiments.aquifer.model import KM

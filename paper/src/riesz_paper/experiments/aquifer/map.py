@@ -8,11 +8,11 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from riesz.engines.conditional.engine import Conditional
-from riesz.latent.kernels import Matern52
 from riesz.mesh.mesh import Mesh
 from riesz.plot.fields import draw_field, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
 from riesz.prediction.predict import predict
+from riesz.priors.kernels import Matern52
 from riesz_paper.baselines.gaussian_process import gp_on_coordinates
 from riesz_paper.baselines.standard import standard_of
 from riesz_paper.data.esrp import Aquifer, Split, Wells, splits_of

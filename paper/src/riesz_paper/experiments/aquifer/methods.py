@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from riesz.latent.kernels import Matern52
+from riesz.priors.kernels import Matern52
 from riesz_paper.baselines.deep_gp import deep_gp
 from riesz_paper.baselines.gaussian_process import gp_on_coordinates
 from riesz_paper.baselines.gp_physics.model import gp_d, gp_dt

@@ -24,15 +24,15 @@ from riesz.engines.conditional.linear import mixture_at
 from riesz.engines.conditional.points import at_points
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
-from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import LogGP
-from riesz.latent.kernels import Matern52
-from riesz.latent.scales import LearnedScales
-from riesz.latent.spde import SPDEField
 from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
+from riesz.priors.boundary_process import BoundaryGP
+from riesz.priors.gaussian_process import LogGP
+from riesz.priors.kernels import Matern52
+from riesz.priors.scales import LearnedScales
+from riesz.priors.spde import SPDEField
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.posing import inverse_problem
 from riesz.problem.problem import InverseProblem

@@ -23,10 +23,10 @@ from riesz.fem.terms.weakform import diffusion, storage
 from riesz.fem.time.problem import TransientProblem, transient_problem
 from riesz.fem.time.scheme import EULER
 from riesz.fem.time.time_stepping import integrate_in_time
-from riesz.latent.gaussian_process import GP
-from riesz.latent.kernels import Matern52
-from riesz.latent.representatives import farthest_points
 from riesz.mesh.mesh import Mesh
+from riesz.priors.gaussian_process import GP
+from riesz.priors.kernels import Matern52
+from riesz.priors.representatives import farthest_points
 
 DIFFUSIVITIES = 5.0 * 3.0 ** np.arange(6)
 """Transmissivity over storage, in square km a year, for which responses are tabulated."""

@@ -16,8 +16,8 @@ from jaxtyping import Array, Bool, Float
 from riesz.engines.conditional.linear import affine_map
 from riesz.engines.conditional.points import AbstractPointMap, at_points
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.latent.kernels import AbstractKernel, Matern12, Matern32, Matern52, length_scale_of
 from riesz.mesh.mesh import Mesh
+from riesz.priors.kernels import AbstractKernel, Matern12, Matern32, Matern52, length_scale_of
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.aquifer.model import TREND_SD, Structure, head_problem

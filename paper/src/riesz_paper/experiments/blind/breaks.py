@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float, PyTree
 
 import riesz as rz
 from riesz.diagnose.criticism.findings import Finding
-from riesz.latent.field import FieldCoefficient
-from riesz.latent.regions import RegionValues
+from riesz.priors.field import FieldCoefficient
+from riesz.priors.regions import RegionValues
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.blind.model import Model
 
@@ -53,7 +53,7 @@ class Break:
     seen: float
 
 
-def hidden_term(model: Model, what: str) -> rz.WeakForm:
+def hidden_term(model: Model, what: str) -> rz.fem.WeakForm:
     """What the truth has and the model lacks; `EXTRA` is its strength and its place."""
     units = model.units
     length = units.length

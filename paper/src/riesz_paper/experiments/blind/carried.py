@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
-from riesz.latent.boundary_process import TrendField
-from riesz.latent.field import GaussianField, NodalField
-from riesz.latent.karhunen_loeve import InterpolatedField
-from riesz.mesh.refine import Refinement
+from riesz.mesh.refinement import Refinement
+from riesz.priors.boundary_process import TrendField
+from riesz.priors.field import GaussianField, NodalField
+from riesz.priors.karhunen_loeve import InterpolatedField
 from riesz.problem.problem import InverseProblem
 
 

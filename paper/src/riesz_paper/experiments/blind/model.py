@@ -39,7 +39,7 @@ class Model:
     """What is given to the engine, but for mesh and data."""
 
     family: str
-    equation: rz.WeakForm
+    equation: rz.fem.WeakForm
     latents: Mapping[str, Any]
     dirichlet: Mapping[str, Any]
     terms: tuple[str, ...]
@@ -77,7 +77,7 @@ class Drawn:
         self.family, self.units, self.ground, self.rng = family, units, ground, rng
         self.latents: dict[str, Any] = {}
         self.terms: list[str] = ["diffusion"]
-        self.equation = rz.WeakForm()
+        self.equation = rz.fem.WeakForm()
         self.wells = np.zeros((0, 2))
         self.left = {"number": int(rng.integers(1, 4)), "nonlinear": int(rng.integers(1, 3))}.get(
             family, int(rng.random() < 0.4)
@@ -102,7 +102,7 @@ class Drawn:
         self.latents[name] = prior
         return name
 
-    def add(self, name: str, term: rz.WeakForm) -> None:
+    def add(self, name: str, term: rz.fem.WeakForm) -> None:
         self.terms.append(name)
         self.equation = self.equation + term
 
@@ -160,14 +160,14 @@ def diffusivity(drawn: Drawn) -> Any:
         drawn.terms.append("anisotropy")
         turn, ratio = rng.uniform(0, np.pi), between(rng, 2, 10)
         axes = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
-        value = rz.scaled(value, axes @ np.diag([1.0, 1 / ratio]) @ axes.T)
+        value = rz.fem.scaled(value, axes @ np.diag([1.0, 1 / ratio]) @ axes.T)
     return value
 
 
 def random_field(drawn: Drawn, sd: float, mean: float, transform: Any, largest: int) -> Any:
     """By its principal functions or by inducing points."""
     rng = drawn.rng
-    kernel = (rz.Matern32, rz.Matern52, rz.RBF)[int(rng.integers(3))]
+    kernel = (rz.Matern32, rz.priors.Matern52, rz.priors.RBF)[int(rng.integers(3))]
     covariance = kernel(float(drawn.units.length * rng.uniform(0.2, 0.6)), sd)
     count = round(between(rng, FIELD_UNKNOWNS[0], largest))
     if rng.random() < 0.5:
@@ -175,7 +175,7 @@ def random_field(drawn: Drawn, sd: float, mean: float, transform: Any, largest: 
     return rz.GP(covariance, count, mean=float(mean), transform=transform, at_nodes=True)
 
 
-def flow(drawn: Drawn) -> rz.WeakForm:
+def flow(drawn: Drawn) -> rz.fem.WeakForm:
     """Roughly from inflow to outflow."""
     turn = drawn.rng.uniform(-1, 1)
     rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
@@ -223,7 +223,7 @@ def boundary(drawn: Drawn) -> dict[str, Any]:
     rng, units = drawn.rng, drawn.units
     size, length = units.state, units.length
     if drawn.family == "boundary":
-        kernel = rz.Matern52(
+        kernel = rz.priors.Matern52(
             float(length * rng.uniform(0.3, 1.0)), float(size * rng.uniform(0.3, 1))
         )
         prior = rz.BoundaryGP(

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 import riesz as rz
 from riesz.errors import RieszError
 from riesz.fem.elements.space import Operator
-from riesz.mesh.refine import Refinement
+from riesz.mesh.refinement import Refinement
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.blind.breaks import (
     EXTRA,
@@ -122,7 +122,7 @@ class Site:
         )
 
     def reader(self, problem: InverseProblem) -> Operator:
-        return rz.point_operator(problem.forward.space, self.probes)
+        return rz.fem.point_operator(problem.forward.space, self.probes)
 
 
 def draw_site(rng: np.random.Generator) -> tuple[Site, bool]:
@@ -140,7 +140,7 @@ def draw_site(rng: np.random.Generator) -> tuple[Site, bool]:
         apart = np.linalg.norm(places[:, None] - model.wells[None], axis=2).min(axis=1)
         places = places[apart > 1.5 * under.edge]
     probes = scattered(under.mesh, NUM_PROBES, rng, clustered=False)
-    finer = rz.refine(under.mesh)
+    finer = rz.mesh.refine(under.mesh)
     return Site(under, model, finer, places[:count], probes), clustered
 
 

@@ -14,13 +14,13 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from riesz.fem.terms.weakform import diffusion, source
-from riesz.latent.regions import Regions
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
+from riesz.priors.regions import Regions
 from riesz.problem.posing import inverse_problem
 from riesz.problem.problem import InverseProblem
 

@@ -19,7 +19,7 @@ from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesh.shapes import rectangle
 
 SQUARES = 4

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from riesz.penalty.dual_norm import Gram
+from riesz.penalty.gram import Gram
 from riesz_paper.baselines.strong_form.forward import (
     AbstractForwardLoss,
     DeepRitz,

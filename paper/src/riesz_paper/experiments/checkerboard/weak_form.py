@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.emulate.least_squares import patch_squares
-from riesz.penalty.dual_norm import Gram
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
 from riesz_paper.baselines.strong_form.forward import AbstractForwardLoss, Field
 from riesz_paper.experiments.checkerboard.board import Board

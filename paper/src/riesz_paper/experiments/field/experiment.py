@@ -22,16 +22,16 @@ from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.engine import Nuts
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store.results import Row
-from riesz.latent.karhunen_loeve import KarhunenLoeve, karhunen_loeve_basis
-from riesz.latent.kernels import Matern52
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import hierarchy
+from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
+from riesz.priors.karhunen_loeve import KarhunenLoeve, karhunen_loeve_basis
+from riesz.priors.kernels import Matern52
 from riesz.problem.posing import inverse_problem
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.field.moments import FieldMoments, held_against, worst_of

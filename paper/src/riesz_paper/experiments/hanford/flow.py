@@ -15,11 +15,11 @@ from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.pointwise import Point
 from riesz.fem.terms.weakform import diffusion, point_source
-from riesz.latent.field import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
-from riesz.latent.latent import LatentSpace
 from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
+from riesz.priors.field import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
+from riesz.priors.latent import LatentSpace
 from riesz.problem.posing import inverse_problem, with_observations
 from riesz.problem.problem import InverseProblem
 from riesz_paper.data.hanford import HELD, INFLOW, Site

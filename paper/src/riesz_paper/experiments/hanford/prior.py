@@ -18,7 +18,7 @@ import scipy.linalg as sla
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
 
-from riesz.latent.kernels import AbstractKernel, Matern12, Matern32, Matern52
+from riesz.priors.kernels import AbstractKernel, Matern12, Matern32, Matern52
 from riesz_paper.data.hanford import CHILDREN, Site
 
 KERNELS: dict[str, Callable[..., AbstractKernel]] = {

@@ -22,7 +22,7 @@ from riesz.fem.elements.space import P1, point_operator
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem, with_form
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations

@@ -14,7 +14,7 @@ from riesz.engines.laplace.engine import Laplace
 from riesz.engines.nuts.engine import Nuts
 from riesz.engines.relax.engine import Relax
 from riesz.engines.relax.schedule import AbstractSchedule, Learned
-from riesz.penalty.dual_norm import Gram
+from riesz.penalty.gram import Gram
 from riesz.posterior.family import AbstractGaussian, EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.psis import smoothed_weights

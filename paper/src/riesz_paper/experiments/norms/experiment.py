@@ -24,10 +24,10 @@ from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
 from riesz.fem.terms.weakform import diffusion
 from riesz.io.store.results import Row
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesh.shapes import l_shape, rectangle
 from riesz.mesher.polygon import mesh_from_polygon
-from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import dual_norm
 from riesz.penalty.norm import PatchNorm
 from riesz.penalty.schwarz import schwarz_norm
 from riesz.plot.figure import new_figure, save_figure

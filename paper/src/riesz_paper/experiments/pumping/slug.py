@@ -51,23 +51,23 @@ def doubling_times(first: float, last: float, count: int) -> Float[np.ndarray, "
     """So many steps of one length, then as many of twice that length, and so on."""
     num_lengths = int(np.ceil(np.log2(1 + last / (first * count))))
     ends = 2.0 ** np.arange(num_lengths + 1) - 1
-    return rz.period_times(ends * last / ends[-1], count)
+    return rz.fem.period_times(ends * last / ends[-1], count)
 
 
-def slug_mesh(well: Slug, by: SlugResolution) -> rz.Mesh:
+def slug_mesh(well: Slug, by: SlugResolution) -> rz.mesh.Mesh:
     """The section from the well's wall outwards, with depths below the top of the aquifer."""
     short, half = by.shortest, by.num_along // 2
     top, bottom = well.screen
     middle = (top + bottom) / 2
     depths = [
-        rz.graded(0.0, top, by.num_away, last=short),
-        rz.graded(top, middle, half, first=short),
-        rz.graded(middle, bottom, half, last=short),
-        rz.graded(bottom, well.thickness, by.num_away, first=short),
+        rz.mesh.graded(0.0, top, by.num_away, last=short),
+        rz.mesh.graded(top, middle, half, first=short),
+        rz.mesh.graded(middle, bottom, half, last=short),
+        rz.mesh.graded(bottom, well.thickness, by.num_away, first=short),
     ]
-    radii = rz.graded(well.well_radius, SLUG_REACH, by.num_radial, first=short)
+    radii = rz.mesh.graded(well.well_radius, SLUG_REACH, by.num_radial, first=short)
     mesh = rz.rectangle((radii, np.unique(np.concatenate(depths))))
-    return rz.tag_boundary(mesh, SCREEN, lambda x: on_screen(well, x))
+    return rz.mesh.tag_boundary(mesh, SCREEN, lambda x: on_screen(well, x))
 
 
 def on_screen(well: Slug, points: Float[np.ndarray, "point 2"]) -> np.ndarray:
@@ -78,7 +78,7 @@ def on_screen(well: Slug, points: Float[np.ndarray, "point 2"]) -> np.ndarray:
 def slug_problem(
     well: Slug,
     seen: Readings,
-    likelihood: rz.AbstractLikelihood,
+    likelihood: rz.observe.AbstractLikelihood,
     noise_priors: dict[str, Any],
     by: SlugResolution,
 ) -> rz.InverseProblem:
@@ -91,7 +91,7 @@ def slug_problem(
         rz.storage("Ss")
         + rz.diffusion("k")
         + rz.storage(casing, on=SCREEN)
-        + rz.diffusion(rz.scaled("k", EVEN * well.screen_length), on=SCREEN)
+        + rz.diffusion(rz.fem.scaled("k", EVEN * well.screen_length), on=SCREEN)
     )
     at_level = np.array([[well.well_radius, sum(well.screen) / 2]])
     return rz.inverse_problem(
@@ -102,6 +102,6 @@ def slug_problem(
             np.repeat(at_level, len(seen), axis=0), seen.level, times=seen.time
         ),
         likelihood=likelihood,
-        times=rz.time_axis(doubling_times(seen.time.min(), seen.time.max(), by.steps)),
+        times=rz.fem.time_axis(doubling_times(seen.time.min(), seen.time.max(), by.steps)),
         initial=rz.nodal(np.where(on_screen(well, mesh.nodes), well.displacement, 0.0)),
     )

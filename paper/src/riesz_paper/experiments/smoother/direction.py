@@ -23,7 +23,7 @@ from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
 from riesz.io.store.results import Row
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import refine
+from riesz.mesh.refinement import refine
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.problem.posing import inverse_problem

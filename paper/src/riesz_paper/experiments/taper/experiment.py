@@ -28,9 +28,9 @@ from riesz.fem.elements.space import P1
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem, with_form
 from riesz.fem.terms.weakform import advection, diffusion, reaction, source
 from riesz.io.store.results import Row
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesh.shapes import rectangle
-from riesz.penalty.dual_norm import DualNorm, dual_norm
+from riesz.penalty.gram import DualNorm, dual_norm
 from riesz.penalty.norm import PatchNorm
 from riesz.penalty.schwarz import schwarz_norm
 from riesz_paper.experiments.taper.figures import (

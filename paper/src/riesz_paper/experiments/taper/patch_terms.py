@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.penalty.dual_norm import DualNorm
+from riesz.penalty.gram import DualNorm
 from riesz.penalty.norm import AbstractPatches, NormSample, PatchNorm
 
 

@@ -17,7 +17,7 @@ from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.mesher.polygon import mesh_from_polygon
 from riesz.observe.likelihood import Gaussian

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from riesz.errors import RieszError
-from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.kernels import Matern52
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.shapes import rectangle
+from riesz.priors.boundary_process import BoundaryGP
+from riesz.priors.kernels import Matern52
 
 MESH = rectangle((4, 2), lower=(10.0, 20.0), upper=(14.0, 22.0))
 RIM = MESH.nodes[boundary_node_mask(MESH)]

@@ -21,7 +21,8 @@ from jaxtyping import Array, Float, Int
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
-from riesz.latent.field import (
+from riesz.mesh.mesh import Mesh
+from riesz.priors.field import (
     ALL,
     AbstractField,
     AbstractFieldLatent,
@@ -42,10 +43,10 @@ from riesz.latent.field import (
     over_nodes,
     range_text,
 )
-from riesz.latent.kernels import AbstractKernel, kernel_on, length_scale_of
-from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.representatives import format_request, spread_nodes
-from riesz.latent.scales import (
+from riesz.priors.kernels import AbstractKernel, kernel_on, length_scale_of
+from riesz.priors.latent import AbstractFieldPrior
+from riesz.priors.representatives import format_request, spread_nodes
+from riesz.priors.scales import (
     Factor,
     LearnedScales,
     Places,
@@ -57,7 +58,6 @@ from riesz.latent.scales import (
     scale_labels,
     with_scales,
 )
-from riesz.mesh.mesh import Mesh
 
 PLACES_OF_REPORT = 500
 """At so many nodes the variance that the inducing points keep is measured."""

@@ -26,8 +26,8 @@ from riesz.fem.terms.coefficient import (
     latent_value,
 )
 from riesz.fem.terms.pointwise import Point
-from riesz.latent.latent import AbstractLatent
 from riesz.mesh.mesh import Mesh
+from riesz.priors.latent import AbstractLatent
 
 Scalar = Float[Array, ""]
 Weights = Float[Array, " weight"]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from riesz.errors import RieszError
-from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import GP, LogGP
-from riesz.latent.kernels import Matern32, Matern52
-from riesz.latent.scales import LearnedScales
-from riesz.latent.spde import SPDEField
 from riesz.mesh.shapes import rectangle
+from riesz.priors.boundary_process import BoundaryGP
+from riesz.priors.gaussian_process import GP, LogGP
+from riesz.priors.kernels import Matern32, Matern52
+from riesz.priors.scales import LearnedScales
+from riesz.priors.spde import SPDEField
 
 MESH = rectangle((6, 4), lower=(10.0, 20.0), upper=(13.0, 22.0))
 SPREAD = LearnedScales(sd=0.7, length=0.4)

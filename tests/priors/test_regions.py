@@ -11,12 +11,12 @@ from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import diffusion, neumann
-from riesz.latent.field import FieldWeights
-from riesz.latent.latent import latent_space
-from riesz.latent.regions import Regions
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region
+from riesz.priors.field import FieldWeights
+from riesz.priors.latent import latent_space
+from riesz.priors.regions import Regions
 
 WEST = [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]
 EAST = [[0.5, 0], [1, 0], [1, 1], [0.5, 1]]

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float
 from scipy.spatial.distance import cdist
 
 from riesz.arrays import on_device
-from riesz.latent.kernels import AbstractKernel, Matern32, length_scale_of
-from riesz.latent.scales import (
+from riesz.priors.kernels import AbstractKernel, Matern32, length_scale_of
+from riesz.priors.scales import (
     JITTER,
     LearnedScales,
     covariances,
@@ -28,7 +28,7 @@ from riesz.latent.scales import (
 )
 
 if TYPE_CHECKING:
-    from riesz.latent.gaussian_process import GP
+    from riesz.priors.gaussian_process import GP
 
 SPREAD = LearnedScales(sd=1.0, length=1.0)
 MOST_LENGTHS = 8
@@ -60,7 +60,7 @@ class LocalEffect(eqx.Module):
 
     def prior(self) -> "GP":
         # Imported when asked for: predictions from kept draws do without priors.
-        module = import_module("riesz.latent.gaussian_process")
+        module = import_module("riesz.priors.gaussian_process")
         return module.GP(self.kernel, np.asarray(self.places), learned=SPREAD)
 
     def split(

@@ -22,7 +22,7 @@ from scipy.special import ndtri
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
-from riesz.latent.quantiles import Numbers, as_dtype_of, quantile
+from riesz.priors.quantiles import Numbers, as_dtype_of, quantile
 
 FARTHEST = 9.0
 """Coordinates that a table reaches: beyond, it goes on as a straight line."""

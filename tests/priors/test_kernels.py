@@ -7,8 +7,8 @@ import pytest
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from riesz.errors import RieszError
-from riesz.latent.kernels import RBF, Matern12, Matern32, Matern52, kernel_on
 from riesz.mesh.shapes import rectangle
+from riesz.priors.kernels import RBF, Matern12, Matern32, Matern52, kernel_on
 
 SMOOTHNESS = {Matern12: 0.5, Matern32: 1.5, Matern52: 2.5}
 KERNELS = (*SMOOTHNESS, RBF)

@@ -22,8 +22,8 @@ from scipy.special import ndtr
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.terms.coefficient import AbstractCoefficient, Latent
-from riesz.latent.transport import AbstractTransport, ByQuantiles, ByTable, plain, transport
 from riesz.mesh.mesh import Mesh
+from riesz.priors.transport import AbstractTransport, ByQuantiles, ByTable, plain, transport
 
 Z = dict[str, PyTree[Float[Array, "..."]]]
 """What equations read, by the names of the unknowns."""

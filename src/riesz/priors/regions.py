@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.errors import RieszError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
-from riesz.latent.field import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
-from riesz.latent.latent import AbstractFieldPrior, Parametric, parametric
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import REST, node_shares, region_of_cells
+from riesz.priors.field import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
+from riesz.priors.latent import AbstractFieldPrior, Parametric, parametric
 
 
 class PiecewiseConstant(AbstractField):
@@ -60,7 +60,7 @@ class RegionValues(AbstractFieldLatent):
 
 
 class Regions(AbstractFieldPrior):
-    """An unknown number for each region of the mesh (see `riesz.tag_region`).
+    """An unknown number for each region of the mesh (see `riesz.mesh.tag_region`).
 
     `priors` is one NumPyro distribution for all regions, or a mapping from their names; `rest` is
     the prior of the value in all cells that are in none of these regions.

@@ -15,7 +15,8 @@ from jaxtyping import Array, Float, PyTree
 from riesz.errors import RieszError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
-from riesz.latent.field import (
+from riesz.mesh.mesh import Mesh
+from riesz.priors.field import (
     ALL,
     NODES_AT_ONCE,
     AbstractField,
@@ -30,10 +31,9 @@ from riesz.latent.field import (
     mean_at_nodes,
     range_text,
 )
-from riesz.latent.kernels import AbstractKernel, kernel_on
-from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.representatives import node_volumes, spread_nodes, volumes_about
-from riesz.mesh.mesh import Mesh
+from riesz.priors.kernels import AbstractKernel, kernel_on
+from riesz.priors.latent import AbstractFieldPrior
+from riesz.priors.representatives import node_volumes, spread_nodes, volumes_about
 
 DENSE_NODES = 1200
 """The eigenproblem is solved at all nodes up to this number, and at this many nodes beyond."""

@@ -10,13 +10,13 @@ from jax.scipy.special import ndtr
 from scipy.stats import kstest, norm
 
 from riesz.errors import RieszError
-from riesz.latent.gaussian_process import LogGP
-from riesz.latent.karhunen_loeve import KarhunenLoeve
-from riesz.latent.kernels import Matern52
-from riesz.latent.latent import latent_space, parametric
-from riesz.latent.regions import Regions
 from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region
+from riesz.priors.gaussian_process import LogGP
+from riesz.priors.karhunen_loeve import KarhunenLoeve
+from riesz.priors.kernels import Matern52
+from riesz.priors.latent import latent_space, parametric
+from riesz.priors.regions import Regions
 
 MESH = tag_region(rectangle((3, 3)), "all", [[-1, -1], [2, -1], [2, 2], [-1, 2]])
 

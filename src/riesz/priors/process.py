@@ -7,7 +7,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from riesz.errors import RieszError
-from riesz.latent.kernels import AbstractKernel
+from riesz.priors.kernels import AbstractKernel
 
 JITTER = 1e-10
 """Of the variance, added to it: smooth processes are nearly singular at times that are close."""

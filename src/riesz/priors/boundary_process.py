@@ -9,7 +9,9 @@ from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
-from riesz.latent.field import (
+from riesz.mesh.facets import boundary_node_mask
+from riesz.mesh.mesh import Mesh
+from riesz.priors.field import (
     ALL,
     AbstractPlaceField,
     Chosen,
@@ -20,13 +22,11 @@ from riesz.latent.field import (
     over_nodes,
     range_text,
 )
-from riesz.latent.gaussian_process import KernelField, ScaledField, inducing_variance
-from riesz.latent.kernels import AbstractKernel, kernel_on
-from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.representatives import farthest_points, format_request
-from riesz.latent.scales import LearnedScales, inducing_factor
-from riesz.mesh.facets import boundary_node_mask
-from riesz.mesh.mesh import Mesh
+from riesz.priors.gaussian_process import KernelField, ScaledField, inducing_variance
+from riesz.priors.kernels import AbstractKernel, kernel_on
+from riesz.priors.latent import AbstractFieldPrior
+from riesz.priors.representatives import farthest_points, format_request
+from riesz.priors.scales import LearnedScales, inducing_factor
 
 
 class TrendField(AbstractPlaceField):

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.errors import RieszError
-from riesz.mesh.locate import locate
+from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh
 
 

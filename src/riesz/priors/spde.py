@@ -20,7 +20,8 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem, with_form
 from riesz.fem.terms.weakform import diffusion, reaction, robin
-from riesz.latent.field import (
+from riesz.mesh.mesh import Mesh
+from riesz.priors.field import (
     AbstractField,
     AbstractFieldLatent,
     Mean,
@@ -31,11 +32,10 @@ from riesz.latent.field import (
     mean_at_nodes,
     range_text,
 )
-from riesz.latent.kernels import length_scale_on
-from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.representatives import node_volumes, spread_nodes
-from riesz.latent.scales import LearnedScales, scale_labels
-from riesz.mesh.mesh import Mesh
+from riesz.priors.kernels import length_scale_on
+from riesz.priors.latent import AbstractFieldPrior
+from riesz.priors.representatives import node_volumes, spread_nodes
+from riesz.priors.scales import LearnedScales, scale_labels
 
 BOUNDARY_LENGTH = 1.42
 """Of a Robin condition, in units of 1 / kappa: with it the variance hardly rises at the boundary

@@ -11,10 +11,10 @@ from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import Function
 from riesz.fem.terms.weakform import diffusion
-from riesz.latent.gaussian_process import GP, LogGP
-from riesz.latent.kernels import RBF, Matern32, Matern52
-from riesz.latent.representatives import farthest_points, spread_nodes
 from riesz.mesh.shapes import interval, rectangle
+from riesz.priors.gaussian_process import GP, LogGP
+from riesz.priors.kernels import RBF, Matern32, Matern52
+from riesz.priors.representatives import farthest_points, spread_nodes
 
 MESH = rectangle((6, 6))
 

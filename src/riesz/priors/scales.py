@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.latent.kernels import AbstractKernel, HostKernel, length_scale_of
+from riesz.priors.kernels import AbstractKernel, HostKernel, length_scale_of
 
 Places = Float[np.ndarray, "inducing dim"]
 

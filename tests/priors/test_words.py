@@ -33,7 +33,7 @@ def test_single_numbers_of_numpy_are_numbers():
         warnings.simplefilter("error")
         field = rz.SPDEField(np.float64(1.0), np.array(0.3), mean=jnp.asarray(2.0))
         assert (field.sd, field.length_scale, field.mean) == (1.0, 0.3, 2.0)
-        assert rz.KarhunenLoeve(rz.Matern52(), 3, mean=np.float64(0.5)).mean == 0.5
+        assert rz.KarhunenLoeve(rz.priors.Matern52(), 3, mean=np.float64(0.5)).mean == 0.5
 
 
 def test_a_misspelt_name_is_told_the_nearest():
@@ -48,12 +48,12 @@ def test_a_problem_put_together_inside_jit_is_refused_with_advice():
         problem = rz.boundary_value_problem(rz.P1(MESH), form, {"boundary": 0.0})
         return rz.solve(problem).sum()
 
-    with pytest.raises(rz.FormError, match=r"inside jit: build it outside.*pass it as z"):
+    with pytest.raises(rz.errors.FormError, match=r"inside jit: build it outside.*pass it as z"):
         jax.jit(solved)(1.0)
 
 
 def test_help_shows_kinds_of_settings_and_editors_the_names_of_engines():
-    shown = str(inspect.signature(rz.Nuts))
+    shown = str(inspect.signature(rz.inference.Nuts))
     assert "num_chains: int = 4" in shown
     assert "Validator" not in shown
     assert "'conditional'" in str(inspect.signature(fit).parameters["engine"])

@@ -11,9 +11,9 @@ from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import diffusion, source
-from riesz.latent.field import FieldWeights
-from riesz.latent.spde import SPDEField
 from riesz.mesh.shapes import rectangle
+from riesz.priors.field import FieldWeights
+from riesz.priors.spde import SPDEField
 
 
 @pytest.fixture(scope="module")

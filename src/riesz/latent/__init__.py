@@ -1,1 +1,0 @@
-"""Unknowns of an inverse problem and their priors, as functions of standard normal coordinates."""

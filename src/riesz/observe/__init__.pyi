@@ -1,0 +1,17 @@
+from .continuous import CorrelatedNormal as CorrelatedNormal
+from .counts import Binomial as Binomial
+from .counts import NegativeBinomial as NegativeBinomial
+from .effects import WithEffects as WithEffects
+from .grouped import GroupedNormal as GroupedNormal
+from .likelihood import AbstractLikelihood as AbstractLikelihood
+from .likelihood import AbstractNoise as AbstractNoise
+from .observables import AbstractObservable as AbstractObservable
+from .observables import AtPoints as AtPoints
+from .observables import AverageAlong as AverageAlong
+from .observables import AverageOver as AverageOver
+from .observables import CoefficientAt as CoefficientAt
+from .observables import DifferenceBetween as DifferenceBetween
+from .observables import FluxAlong as FluxAlong
+from .observables import FluxThrough as FluxThrough
+from .observables import GradientAt as GradientAt
+from .observables import LogOf as LogOf
