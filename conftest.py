@@ -9,7 +9,7 @@ os.environ["RIESZ_CACHE"] = "off"  # what is tested is compiled here, not found 
 
 from jaxtyping import install_import_hook
 
-install_import_hook(["riesz", "riesz_paper"], "shape_checks.checked")
+install_import_hook(["riesz", "riesz_pumping", "riesz_paper"], "shape_checks.checked")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

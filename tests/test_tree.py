@@ -12,9 +12,10 @@ import pytest
 grimp = pytest.importorskip("grimp", reason="comes with import-linter")
 
 ROOT = Path(__file__).parents[1]
-SOURCES = (ROOT / "src" / "riesz", ROOT / "paper" / "src" / "riesz_paper")
+GUESTS = (ROOT / "src" / "riesz_pumping", ROOT / "paper" / "src" / "riesz_paper")
+SOURCES = (ROOT / "src" / "riesz", *GUESTS)
 MOST_FILES = 16
-MOST_CODE_LINES = 43_510
+MOST_CODE_LINES = 43_128
 """Lines that hold code: neither blank, nor comment, nor docstring. To fall, never to rise."""
 
 
@@ -24,7 +25,7 @@ MOST_PAGES, MOST_WORDS, MOST_WORDS_OF_README = 20, 25_000, 700
 
 @pytest.fixture(scope="module")
 def graph():
-    return grimp.build_graph("riesz", "riesz_paper", cache_dir=None)
+    return grimp.build_graph("riesz", "riesz_pumping", "riesz_paper", cache_dir=None)
 
 
 def packages(graph):

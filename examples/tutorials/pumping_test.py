@@ -18,7 +18,7 @@ jax.config.update("jax_enable_x64", True)  # exact solves need float64
 import matplotlib.pyplot as plt
 import numpy as np
 
-from riesz.pumping import Pumped, Readings, closest, draw_fit, fit_test, missing_physics, superpose
+from riesz_pumping import Pumped, Readings, closest, draw_fit, fit_test, missing_physics, superpose
 
 # %% [markdown]
 # ## Readings

@@ -10,7 +10,7 @@ from tests.linear_gaussian import NOISE, linear_problem, response
 
 import riesz as rz
 from riesz.errors import FileFormatError, RieszError
-from riesz.pumping.fit import (
+from riesz_pumping.fit import (
     DRIFT,
     INDEPENDENT,
     Resolution,
@@ -27,9 +27,9 @@ from riesz.pumping.fit import (
     superpose,
     times_of,
 )
-from riesz.pumping.results import correlation, missing_physics, out_of_range
-from riesz.pumping.tables import rates_in, read_readings
-from riesz.pumping.well import Pumped, Readings
+from riesz_pumping.results import correlation, missing_physics, out_of_range
+from riesz_pumping.tables import rates_in, read_readings
+from riesz_pumping.well import Pumped, Readings
 
 VALUES = {"k": 50.0, "Ss": 1e-4, "c": 300.0}
 CONFINED = Pumped(((0.0, 700.0),), thickness=10.0)

@@ -6,14 +6,6 @@ import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.pumping.fit import (
-    INDEPENDENT,
-    coordinates_at,
-    level_function,
-    pumping_problem,
-    superpose,
-)
-from riesz.pumping.well import Readings
 from riesz_paper.data.pumping import readings
 from riesz_paper.experiments.pumping.experiment import draw, pumping, row, summarise, table_of
 from riesz_paper.experiments.pumping.field_tests import FIELD_TESTS
@@ -24,6 +16,14 @@ from riesz_paper.experiments.pumping.slug import (
     slug_mesh,
     slug_problem,
 )
+from riesz_pumping.fit import (
+    INDEPENDENT,
+    coordinates_at,
+    level_function,
+    pumping_problem,
+    superpose,
+)
+from riesz_pumping.well import Readings
 
 
 @pytest.mark.slow

@@ -21,8 +21,6 @@ from riesz.cli.fit_many import fit_each
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
 from riesz.cli.problem import check, fit_problem
-from riesz.cli.pumptest import EXAMPLE as PUMPTEST_EXAMPLE
-from riesz.cli.pumptest import pumptest
 from riesz.cli.runs import compare_command, next_command, predict_run, report_run
 from riesz.errors import EngineError, LostProcessError, RieszError
 
@@ -78,9 +76,8 @@ app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
 app.command(
     "compare", epilog="Example: riesz compare out/aquifer out/uniform --out out/comparison"
 )(compare_command)
-app.command(epilog=PUMPTEST_EXAMPLE)(pumptest)
 app.command(epilog="Example: riesz demo --out demo-output")(demo)
-for plug_in in entry_points(group=PLUG_INS):
+for plug_in in sorted(entry_points(group=PLUG_INS), key=lambda entry: entry.name):
     plug_in.load()(app)
 
 

@@ -7,9 +7,9 @@ says where they came from first.
 from pathlib import Path
 
 from riesz.errors import RieszError
-from riesz.pumping.tables import read_readings
-from riesz.pumping.well import Readings
 from riesz_paper.data.library import data_folder
+from riesz_pumping.tables import read_readings
+from riesz_pumping.well import Readings
 
 
 def readings(test: str, level: str, folder: Path | None = None) -> Readings:

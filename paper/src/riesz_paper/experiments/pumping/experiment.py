@@ -14,14 +14,14 @@ import numpy as np
 from riesz.io.store.results import Row
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms_of
-from riesz.pumping.fit import DRIFT, INDEPENDENT
-from riesz.pumping.results import correlation, draw_fit, parameter_row
-from riesz.pumping.well import Numbers, Readings
 from riesz_paper.data.pumping import readings
 from riesz_paper.experiments.pumping.field_tests import FIELD_TESTS, FieldTest
 from riesz_paper.experiments.pumping.fit import Fit, fit
 from riesz_paper.running.comparison import grouped, write_tables
 from riesz_paper.running.task import Experiment, Task
+from riesz_pumping.fit import DRIFT, INDEPENDENT
+from riesz_pumping.results import correlation, draw_fit, parameter_row
+from riesz_pumping.well import Numbers, Readings
 
 NOISES = {"smoke": (INDEPENDENT, DRIFT), "quick": (INDEPENDENT,), "full": (INDEPENDENT, DRIFT)}
 

@@ -8,8 +8,8 @@ out: it reads like the storativity of the whole thickness.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from riesz.pumping.tables import FOOT
-from riesz.pumping.well import Pumped
+from riesz_pumping.tables import FOOT
+from riesz_pumping.well import Pumped
 
 
 @dataclass(frozen=True)

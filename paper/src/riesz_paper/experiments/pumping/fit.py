@@ -11,7 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 import riesz as rz
-from riesz.pumping.fit import (
+from riesz_paper.experiments.pumping.field_tests import FieldTest, Slug
+from riesz_paper.experiments.pumping.slug import SLUG, slug_problem
+from riesz_pumping.fit import (
     NUM_DRAWS,
     closed_form_guess,
     coordinates_at,
@@ -20,9 +22,7 @@ from riesz.pumping.fit import (
     normal_about,
     pumping_problem,
 )
-from riesz.pumping.well import Readings
-from riesz_paper.experiments.pumping.field_tests import FieldTest, Slug
-from riesz_paper.experiments.pumping.slug import SLUG, slug_problem
+from riesz_pumping.well import Readings
 
 
 @dataclass(frozen=True, eq=False)

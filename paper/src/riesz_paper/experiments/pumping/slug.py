@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 import riesz as rz
-from riesz.pumping.fit import PRIORS
-from riesz.pumping.well import Readings
 from riesz_paper.experiments.pumping.field_tests import Slug
+from riesz_pumping.fit import PRIORS
+from riesz_pumping.well import Readings
 
 SLUG_REACH = 200.0
 """Metres, which a cupful of water does not feel."""

@@ -48,7 +48,7 @@ from riesz.posterior.checks import rms_of
 from riesz.posterior.posterior import Posterior
 from riesz.problem.posing import inverse_problem
 from riesz.problem.problem import InverseProblem
-from riesz.pumping.well import Numbers, Pumped, Readings
+from riesz_pumping.well import Numbers, Pumped, Readings
 
 NOISE_SD, LEVEL_SD, DRIFT_SD, MEMORY = SCALES = ("noise_sd", "level_sd", "drift_sd", "memory")
 NOISE_PRIORS = {

@@ -18,8 +18,8 @@ from riesz.io.store.files import make_folder
 from riesz.io.store.results import Row, write_csv, write_results
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms_of
-from riesz.pumping.fit import Fitted
-from riesz.pumping.well import Numbers, Pumped, Readings
+from riesz_pumping.fit import Fitted
+from riesz_pumping.well import Numbers, Pumped, Readings
 
 UNITS = {"T": "m2/d", "S": "-", "k": "m/d", "Ss": "1/m", "c": "d", "rc": "m", "skin": "-"}
 COLUMNS = ("r_m", "time_d", "drawdown_m", "model_m", "q025_m", "q975_m", "residual_m")

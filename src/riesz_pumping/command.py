@@ -42,6 +42,11 @@ TimeUnit = Annotated[str | None, typer.Option(help="s, min, h or d, if not in co
 LengthUnit = Annotated[str | None, typer.Option(help="m, cm, mm, ft or in, likewise.")]
 
 
+def register(app: typer.Typer) -> None:
+    """Add the command to `riesz`."""
+    app.command(epilog=EXAMPLE)(pumptest)
+
+
 def pumptest(
     table: Table,
     rate: Rate,
@@ -66,10 +71,10 @@ def pumptest(
     use_one_thread()
     use_float64()
     from riesz.io.store.results import markdown_table, results
-    from riesz.pumping.fit import fit_test
-    from riesz.pumping.results import facts_of, parameter_rows, write_test
-    from riesz.pumping.tables import rates_in, read_readings
-    from riesz.pumping.well import Pumped
+    from riesz_pumping.fit import fit_test
+    from riesz_pumping.results import facts_of, parameter_rows, write_test
+    from riesz_pumping.tables import rates_in, read_readings
+    from riesz_pumping.well import Pumped
 
     command = shlex.join(["riesz", *sys.argv[1:]])
     seen, told = read_readings(

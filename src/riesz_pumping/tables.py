@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from riesz.errors import FileFormatError, RieszError, any_of
 from riesz.io.tables.layers import TextTable, read_csv
-from riesz.pumping.well import Numbers, Readings
+from riesz_pumping.well import Numbers, Readings
 
 FOOT, GALLON = 0.3048, 3.785411784e-3
 TIMES = {"s": 1 / 86400, "sec": 1 / 86400, "min": 1 / 1440, "h": 1 / 24, "d": 1.0, "days": 1.0}
