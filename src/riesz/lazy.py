@@ -18,22 +18,20 @@ def public_names(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package, from its stub."""
-    places: dict[str, tuple[str, str | None]] = {}
+    places: dict[str, tuple[str, bool]] = {}
     for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):
             module = resolve_name("." * node.level + (node.module or ""), package)
             for alias in node.names:
-                own = (module, alias.name) if node.module else (f"{module}.{alias.name}", None)
-                places[alias.name] = own
+                is_name = node.module is not None
+                places[alias.name] = (module if is_name else f"{module}.{alias.name}", is_name)
     every = sorted(places)
 
     def load(name: str) -> Any:
         if name not in places:
-            hint = nearest(name, every).strip()
-            message = f"module {package!r} has no attribute {name!r}"
-            raise AttributeError(f"{message}{': ' if hint else ''}{hint}")
-        module, attribute = places[name]
-        loaded = import_module(module)
-        return loaded if attribute is None else getattr(loaded, attribute)
+            hint = f": {nearest(name, every)}".rstrip(": ")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+        module, is_name = places[name]
+        return getattr(import_module(module), name) if is_name else import_module(module)
 
     return load, lambda: every, every

@@ -17,6 +17,7 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
+from riesz.case.run.folder import OTHER_VERSION
 from riesz.diagnose.criticism.findings import Finding, Misfit
 from riesz.geometry.crs import NOT_PLACED
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
@@ -155,6 +156,7 @@ def test_the_worst_counts_and_a_warning_is_doubt():
     assert overall([good, unseen], ("a warning",)) == DOUBTFUL
     assert overall([good, bad], ("a warning",)) == BAD
     assert overall([good], (f"no crs: {NOT_PLACED}",)) == GOOD
+    assert overall([good], (f"{OTHER_VERSION} 0.0.7; this is 0.1",)) == GOOD
 
 
 def test_what_auto_did_is_no_warning_unless_nothing_passed():

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from riesz.case.run.folder import OTHER_VERSION
 from riesz.diagnose.criticism.findings import (
     COVARIATE,
     NEIGHBOURS,
@@ -132,11 +133,12 @@ def verdicts(
 
 
 def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
-    """The worst of all; a warning alone is doubt, unless it is about where on Earth maps are.
+    """The worst of all; a warning alone is doubt, but for those on where maps are and on versions.
 
     What `auto` did before it found an engine that passes is no warning.
     """
-    doubted = [one for one in doubtful_notes(warnings) if NOT_PLACED not in one]
+    harmless = NOT_PLACED, OTHER_VERSION
+    doubted = [one for one in doubtful_notes(warnings) if not any(h in one for h in harmless)]
     levels = {one.level for one in found} | ({DOUBTFUL} if doubted else set())
     return next((level for level in (BAD, DOUBTFUL, OPEN) if level in levels), GOOD)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from riesz.diagnose.criticism.findings import Misfit
     from riesz.posterior.posterior import Posterior
 
+OTHER_VERSION = "the run was written by riesz"
 CHECKPOINT = "checkpoint"
 RUN = "run"
 
@@ -280,7 +281,7 @@ def read_run(folder: Path | str) -> Run:
     path = folder / PROBLEM
     tables = toml_in(path, None, manifest["summary"].get(DECIDED, {}))
     saved, own = (manifest.get("versions") or {}).get("riesz"), versions()["riesz"]
-    notes = () if saved == own else (f"the run was written by riesz {saved}; this is {own}",)
+    notes = () if saved == own else (f"{OTHER_VERSION} {saved}; this is {own}",)
     return Run(
         folder,
         parse_table(ObservationsTable, tables["observations"], path),
