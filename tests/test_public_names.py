@@ -79,9 +79,9 @@ def test_every_public_name_resolves_and_is_documented(name):
 @pytest.mark.parametrize(
     "stub", sorted(PACKAGE.glob("*/**/__init__.pyi")), ids=lambda stub: stub.parent.name
 )
-def test_every_name_of_a_package_resolves(stub):
+def test_every_name_of_a_package_resolves_and_is_documented(stub):
     package = import_module(".".join(stub.parent.relative_to(PACKAGE.parent).parts))
-    assert [name for name in package.__all__ if not hasattr(package, name)] == []
+    assert [name for name in package.__all__ if not getattr(package, name).__doc__] == []
 
 
 def test_an_unknown_name_is_an_attribute_error():
