@@ -102,8 +102,8 @@ def over_rows(
         return function(*shared, rows)
     count = num_rows(rows)
     own, _ = own_rows(rows, devices)
-    found = gather_rows(map_on_mesh(devices.mesh, function, shared, own), devices)
-    return jax.tree.map(lambda leaf: leaf[:count], found)
+    result = gather_rows(map_on_mesh(devices.mesh, function, shared, own), devices)
+    return jax.tree.map(lambda leaf: leaf[:count], result)
 
 
 def sum_over_rows(
@@ -125,8 +125,8 @@ def map_each(
 ) -> list[PyTree]:
     """`function(*shared, row)` for each of a list of rows."""
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
-    found = over_rows(OneByOne(function), shared, stacked, devices)
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(rows))]
+    result = over_rows(OneByOne(function), shared, stacked, devices)
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], result) for i in range(len(rows))]
 
 
 class WithLeadingAxis(eqx.Module):

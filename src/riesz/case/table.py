@@ -108,13 +108,13 @@ def toml_in(
 ) -> dict[str, Any]:
     """What a file holds, or its `content`, with what was `decided` in place of what it says."""
     try:
-        found = tomllib.loads((read_bytes(path) if content is None else content).decode())
+        result = tomllib.loads((read_bytes(path) if content is None else content).decode())
     # Not only TOMLDecodeError: a whole number of thousands of digits is a plain ValueError.
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not TOML: {error}.") from None
     for key, value in decided.items():
-        found[key] = found.get(key, {}) | value if isinstance(value, dict) else value
-    return found
+        result[key] = result.get(key, {}) | value if isinstance(value, dict) else value
+    return result
 
 
 def error_text(error: ValidationError, content: Mapping[str, Any]) -> str:
@@ -143,7 +143,7 @@ def place_in(content: Any, location: tuple[int | str, ...]) -> list[str]:
 
 def complaint(error: Mapping[str, Any]) -> str:
     """What was found, and what is allowed."""
-    context, found = error.get("ctx", {}), brief(error["input"])
+    context, result = error.get("ctx", {}), brief(error["input"])
     match error["type"]:
         case "value_error":
             text = str(context["error"])
@@ -155,14 +155,14 @@ def complaint(error: Mapping[str, Any]) -> str:
         case "literal_error":
             text = f"is {choice_of(error['input'], context['expected'])}"
         case "greater_than":
-            text = f"is {found}: give a number above {context['gt']:g}"
+            text = f"is {result}: give a number above {context['gt']:g}"
         case "too_short" | "too_long":
             wanted = context.get("min_length", context.get("max_length"))
             text = f"has {context['actual_length']} entries: give {wanted}"
         case "list_type" if isinstance(error["input"], Mapping):
             text = "is one table: write its name in two brackets, once for each entry"
         case kind:
-            text = f"is {found}: give {EXPECTED.get(kind, error['msg'])}"
+            text = f"is {result}: give {EXPECTED.get(kind, error['msg'])}"
     return f"{text}."
 
 

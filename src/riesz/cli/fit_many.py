@@ -125,8 +125,8 @@ def fit_each(
         raise typer.Exit(130) from None
     failed = [row for row in rows if row.state != "done"]
     if as_json:
-        found = counts(rows)
-        typer.echo(json_of({"out": str(out), "fits": len(rows), "verdicts": found}))
+        result = counts(rows)
+        typer.echo(json_of({"out": str(out), "fits": len(rows), "verdicts": result}))
     elif not quiet:
         typer.echo("\n".join(verdict_lines(rows)))
         typer.echo(f"written: {out / 'index.html'} and {out / 'ledger.csv'}")
@@ -168,5 +168,5 @@ def verdict_lines(rows: Sequence["Row"]) -> list[str]:
         f"{'  ' + row.message if row.message else ''}".rstrip()
         for row in shown
     ]
-    found = ", ".join(f"{count} {word}" for word, count in sorted(counts(rows).items()))
-    return [*lines, f"{len(rows)} fits: {found}"]
+    result = ", ".join(f"{count} {word}" for word, count in sorted(counts(rows).items()))
+    return [*lines, f"{len(rows)} fits: {result}"]

@@ -108,7 +108,7 @@ def conditions(option: str, words: list[str]) -> dict[str, str]:
                 "status=ok, or status= for empty cells."
             )
     pairs = [word.partition("=") for word in words]
-    found = {name.strip(): cell.strip() for name, _, cell in pairs}
-    if len(found) < len(words):
+    result = {name.strip(): cell.strip() for name, _, cell in pairs}
+    if len(result) < len(words):
         raise RieszError(f"{option} names a column twice: write a list into the problem file.")
-    return found
+    return result

@@ -167,8 +167,8 @@ def check(
         return
     from riesz.case.check.calibration import NUM_DATA_SETS, calibrate_case
 
-    found = calibrate_case(case, out, num_data_sets=data_sets or NUM_DATA_SETS, seed=seed)
-    typer.echo(json_of({"rows": found.rows(), **found.figures()}) if as_json else str(found))
+    result = calibrate_case(case, out, num_data_sets=data_sets or NUM_DATA_SETS, seed=seed)
+    typer.echo(json_of({"rows": result.rows(), **result.figures()}) if as_json else str(result))
 
 
 def check_drawing(path: Path | None) -> None:
@@ -185,11 +185,11 @@ def prior_lines(case: "Case", seed: int, draw: Path | None) -> list[str]:
     """What the priors predict, in words, and drawn where that is wanted."""
     from riesz.case.check.predictive import prior_predictive
 
-    found = prior_predictive(case, seed=seed)
+    result = prior_predictive(case, seed=seed)
     if draw is None:
-        return found.lines()
+        return result.lines()
     from riesz.case.check.predictive import prior_predictive_figure
     from riesz.plot.figure import save_figure
 
-    save_figure(draw, prior_predictive_figure(case, found))
-    return [*found.lines(), f"written: {draw}"]
+    save_figure(draw, prior_predictive_figure(case, result))
+    return [*result.lines(), f"written: {draw}"]

@@ -238,18 +238,18 @@ def next_command(
 def next_lines(told: dict[str, Any]) -> list[str]:
     """What was found, in words."""
     when = f" on {told['date']}" if told["date"] else ""
-    found = [
+    result = [
         f"{told['words']}{when}: {told['before']:.4g}; {told['candidates']} candidates, "
         f"noise sd {told['noise_sd']:.4g}, by linear regression over {told['draws']} draws"
     ]
     for place in told["places"]:
         x, y, *date = list(place.values())[1:-4]
         where = f"({x:.10g}, {y:.10g})" + (f" on {date[0]}" if date else "")
-        found.append(
+        result.append(
             f"{place['rank']}. {where}: {100 * place['share']:.3g} % less by itself "
             f"(+- {100 * place['error']:.2g} %), {100 * place['cumulative']:.3g} % with those above"
         )
-    return [*found, *([f"written: {', '.join(told['files'])}"] if told["files"] else [])]
+    return [*result, *([f"written: {', '.join(told['files'])}"] if told["files"] else [])]
 
 
 def compare_command(
@@ -285,11 +285,15 @@ def compare_command(
     keep_compiled()
     from riesz.case.run.compare import compare_runs
 
-    found = compare_runs(runs, out, blocks=blocks, refit=refit, seed=seed)
+    result = compare_runs(runs, out, blocks=blocks, refit=refit, seed=seed)
     if not quiet and not as_json:
-        typer.echo(str(found))
+        typer.echo(str(result))
         if out is not None:
             typer.echo(f"written: {out}")
     if as_json:
-        told = {"models": found.rows(), "pairs": list(found.pairs()), "verdict": list(found.words)}
+        told = {
+            "models": result.rows(),
+            "pairs": list(result.pairs()),
+            "verdict": list(result.words),
+        }
         typer.echo(json_of(told))

@@ -36,10 +36,10 @@ def spatial_blocks(
         )
     rng, best = np.random.default_rng(seed), None
     for _ in range(NUM_STARTS):
-        centres, found = kmeans2(places, places[far_apart(rng, places, count)], minit="matrix")
-        scatter = float(np.sum((places - centres[found]) ** 2))
-        if len(np.unique(found)) == count and (best is None or scatter < best[0]):
-            best = scatter, found
+        centres, result = kmeans2(places, places[far_apart(rng, places, count)], minit="matrix")
+        scatter = float(np.sum((places - centres[result]) ** 2))
+        if len(np.unique(result)) == count and (best is None or scatter < best[0]):
+            best = scatter, result
     labels = np.arange(len(places)) % count if best is None else best[1]
     # Numbered from the south-west, so that a block keeps its number whatever the start was.
     middles = [places[labels == one].sum(axis=1).mean() for one in range(count)]

@@ -44,15 +44,15 @@ class DrawLogs(eqx.Module):
 
 
 def draw_logs(posterior: Posterior, num_draws: int, seed: int) -> DrawLogs:
-    found = quantity_draws(posterior, each_observation, num_draws=num_draws, seed=seed)
-    lost = np.isnan(found["logs"]).any(axis=1)
+    result = quantity_draws(posterior, each_observation, num_draws=num_draws, seed=seed)
+    lost = np.isnan(result["logs"]).any(axis=1)
     if lost.mean() > 0.5:
         raise RieszError(
             f"{int(lost.sum())} of {len(lost)} draws have no state: the equation has no solution "
             "there. Look for priors that allow impossible coefficients."
         )
-    new = np.where(posterior.problem.censored, np.nan, found["new"])
-    return DrawLogs(found["logs"][~lost], new[~lost])
+    new = np.where(posterior.problem.censored, np.nan, result["new"])
+    return DrawLogs(result["logs"][~lost], new[~lost])
 
 
 def each_observation(
@@ -109,8 +109,8 @@ def without(problem: InverseProblem, left: Bool[np.ndarray, " sensor"]) -> Inver
     """The problem as if some observations had not been made; None where noise has no such form."""
     observed = np.asarray(problem.observed)
     vast = UNSEEN * max(float(observed.std()), float(np.abs(observed).max()) * 1e-3, 1e-12)
-    found = blind(problem.likelihood, left, vast)
-    return None if found is None else dataclasses.replace(problem, likelihood=found)
+    result = blind(problem.likelihood, left, vast)
+    return None if result is None else dataclasses.replace(problem, likelihood=result)
 
 
 def blind(

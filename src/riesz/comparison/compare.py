@@ -138,12 +138,12 @@ def beside_rivals(
         assert alone is not None
         return Model(name, engine, alone, by_blocks, pair, evidence, knows)
 
-    known, found = [], []  # each once: every model is held against rivals that know what it knows
+    known, result = [], []  # each once: every model is held against rivals that know what it knows
     for one in ours:
         design = design_in(one.problem)
         knows = next((i for i, other in enumerate(known) if alike(design, other)), len(known))
         known += [design] if knows == len(known) else []
-        found.append(model(one.name, one.engine, one.pair, knows, one.evidence))
+        result.append(model(one.name, one.engine, one.pair, knows, one.evidence))
     lacking = no_rivals([one.problem for one in ours])
     points, times = np.asarray(first.observations.points, float), first.observations.times
     times = None if times is None else np.asarray(times, float)
@@ -151,8 +151,8 @@ def beside_rivals(
         for name, rival in rival_models(points, observed, times=times, design=design).items():
             called = name if design is None else f"{name} with covariates"
             called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
-            found.append(model(called, "", elpd_by_model(rival, observed, how), knows, None))
-    return Comparison(tuple(found), how.block, how.seed, lacking, unit)
+            result.append(model(called, "", elpd_by_model(rival, observed, how), knows, None))
+    return Comparison(tuple(result), how.block, how.seed, lacking, unit)
 
 
 def blocks_of(

@@ -134,8 +134,8 @@ def by_root(misfit: ArrayLike, root: ArrayLike) -> HostDataSpace:
 
 def leave_out(every: Iterable[AbstractDataSystem], divisions: Sequence[Groups]) -> list[LeftOut]:
     """For each value of the scales, by each of several divisions of the data into groups."""
-    found = [[one.left_out(groups) for groups in divisions] for one in every]
-    return [LeftOut(*map(np.stack, zip(*own, strict=True))) for own in zip(*found, strict=True)]
+    result = [[one.left_out(groups) for groups in divisions] for one in every]
+    return [LeftOut(*map(np.stack, zip(*own, strict=True))) for own in zip(*result, strict=True)]
 
 
 Again = Callable[[int], tuple[LeftOut, Float[np.ndarray, " part"]]]

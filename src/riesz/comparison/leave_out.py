@@ -106,10 +106,10 @@ def by_mixture(
     how: LeaveOut,
     again: Again | None,
 ) -> Pair:
-    found = leave_out(every, how.divisions)
-    alone = mixture_elpd(observed, found[0], shares, how.singles, how.seed)
+    result = leave_out(every, how.divisions)
+    alone = mixture_elpd(observed, result[0], shares, how.singles, how.seed)
     rest = (shares, how.blocks or [], how.seed, again)
-    return alone, None if how.blocks is None else mixture_elpd(observed, found[1], *rest)
+    return alone, None if how.blocks is None else mixture_elpd(observed, result[1], *rest)
 
 
 def refit_scales(
@@ -141,8 +141,8 @@ def elpd_by(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None =
 def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) -> Pair:
     problem, parts = posterior.problem, linear_parts(posterior.problem)
     # What holds of the data before a fit holds after it, by the same numbers.
-    if (found := elpd_by_problem(problem, how)) is not None:
-        return found
+    if (result := elpd_by_problem(problem, how)) is not None:
+        return result
     at = sensor_points(problem)
     observed, known = (
         np.asarray(problem.observed, float),
@@ -220,7 +220,7 @@ def refits(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None) -
         again = engine.with_settings(start=posterior) if engine.name == Conditional.name else engine
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found = fit(blind, again, seed=how.seed, progress=False)
-        return dataclasses.replace(found, problem=problem)
+            result = fit(blind, again, seed=how.seed, progress=False)
+        return dataclasses.replace(result, problem=problem)
 
     return refitted

@@ -154,12 +154,12 @@ class Comparison:
             for other in self.models[number + 1 :]:
                 for how in (ONE,) if self.block is None else (ONE, BLOCKS):
                     for score in ("log_density", "crps", "error"):
-                        found = self.difference(one.name, other.name, score=score, how=how)
-                        if np.isnan(found.mean):
+                        result = self.difference(one.name, other.name, score=score, how=how)
+                        if np.isnan(result.mean):
                             continue
                         row = {"model": one.name, "other": other.name, "left_out": how}
-                        numbers = {"better_by": found.mean, "error": found.error}
-                        numbers |= {"low": found.low, "high": found.high}
+                        numbers = {"better_by": result.mean, "error": result.error}
+                        numbers |= {"low": result.low, "high": result.high}
                         yield row | {"score": score} | numbers
 
     @cached_property
@@ -193,21 +193,21 @@ class Comparison:
 
     def against(self, ours: Model, rival: Model) -> str:
         """Whether the equation helps, beside the better of kriging and the plane."""
-        found = self.difference(ours.name, rival.name)
-        figures = f"(log-density of an observation {found})"
+        result = self.difference(ours.name, rival.name)
+        figures = f"(log-density of an observation {result})"
         theirs = f"a {rival.name}" if rival.name.startswith(PLANE) else rival.name
-        if found.is_better:
+        if result.is_better:
             return (
                 f"physics helps here: it foretells {self.left_out} better than {theirs} {figures}"
             )
-        if found.is_worse:
+        if result.is_worse:
             return f"physics costs here: {theirs} foretells {self.left_out} better {figures}"
         return f"physics does not help here: {theirs} foretells {self.left_out} as well {figures}"
 
     def between(self, best: Model, other: Model) -> str:
-        found = self.difference(best.name, other.name)
-        figures = f"(log-density of an observation {found})"
-        if found.is_better:
+        result = self.difference(best.name, other.name)
+        figures = f"(log-density of an observation {result})"
+        if result.is_better:
             return f"{best.name} foretells {self.left_out} better than {other.name} {figures}"
         return f"{best.name} and {other.name} cannot be told apart {figures}"
 

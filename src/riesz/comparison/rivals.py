@@ -47,13 +47,13 @@ class Part(NamedTuple):
 
 def place_parts(parts: Sequence[Part], first_scale: int) -> tuple[Component, ...]:
     """One after the other, behind so many scales of others."""
-    found, first_linear = [], 0
+    result, first_linear = [], 0
     for part in parts:
         linear = first_linear + np.arange(part.num_columns)
         scales = first_scale + np.arange(part.num_scales)
-        found.append(Component(part.name, part.columns, scales, linear, part.growth))
+        result.append(Component(part.name, part.columns, scales, linear, part.growth))
         first_linear, first_scale = first_linear + len(linear), first_scale + len(scales)
-    return tuple(found)
+    return tuple(result)
 
 
 Axes = Int[np.ndarray, " dim"]
@@ -62,8 +62,8 @@ Axes = Int[np.ndarray, " dim"]
 
 def extents(points: Points, axes: Axes) -> Float[np.ndarray, " unit"]:
     """The longest side of what was measured, of each kind of axis; one where there is none."""
-    found = np.array([np.ptp(points[:, axes == one], axis=0).max() for one in np.unique(axes)])
-    return np.where(found > 0, found, 1.0)
+    result = np.array([np.ptp(points[:, axes == one], axis=0).max() for one in np.unique(axes)])
+    return np.where(result > 0, result, 1.0)
 
 
 def trend(points: Points, axes: Axes, spread: float) -> Part:
@@ -184,6 +184,6 @@ def likely_values(
         origin = np.zeros(model.num_others) if start is None else start
         mode = np.asarray(minimise(on_device(origin), model.cost, gain=ROUGH))
     spread = gaussian_spread(model.cost, on_device(mode))
-    found = importance_sample(model.log_density, spread, mode, count // WEIGHED, seed)
-    kept = found.weights > NEGLIGIBLE
-    return LikelyValues(found.places[kept], found.weights[kept] / found.weights[kept].sum())
+    result = importance_sample(model.log_density, spread, mode, count // WEIGHED, seed)
+    kept = result.weights > NEGLIGIBLE
+    return LikelyValues(result.places[kept], result.weights[kept] / result.weights[kept].sum())

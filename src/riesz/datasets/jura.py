@@ -112,14 +112,14 @@ def points_in(table: TextTable) -> Float[np.ndarray, "sample 2"]:
 
 def samples_in(table: TextTable) -> JuraSamples:
     sets = table.words("set")
-    for row, found in enumerate(sets):
-        if found not in SETS:
-            raise FileFormatError(f"{table.at(row)}: set is {found!r}; it is {any_of(SETS)}.")
+    for row, result in enumerate(sets):
+        if result not in SETS:
+            raise FileFormatError(f"{table.at(row)}: set is {result!r}; it is {any_of(SETS)}.")
     return JuraSamples(
         points=points_in(table),
         categories={key: categories_in(table, key) for key in CATEGORIES},
         metals={name: concentrations_in(table, name) for name in METALS},
-        is_training=np.array([found == SETS[0] for found in sets]),
+        is_training=np.array([result == SETS[0] for result in sets]),
     )
 
 

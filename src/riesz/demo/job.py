@@ -230,8 +230,8 @@ def predict_at(run: rz.case.Run, places: DataRows, seed: int) -> LogNormals:
     known, design = run.case.prepared, None
     if known.covariates:
         design, _ = rz.case.covariate_design(known, places, logs=SECONDARIES)
-    found = rz.prediction.predict_data(run.posterior, places.points, design=design, seed=seed)
-    return LogNormals(found.mean, found.sd)
+    result = rz.prediction.predict_data(run.posterior, places.points, design=design, seed=seed)
+    return LogNormals(result.mean, result.sd)
 
 
 def new_samples(posterior: rz.Posterior, seed: int) -> Float[np.ndarray, "3 node"]:

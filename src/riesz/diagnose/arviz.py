@@ -50,8 +50,8 @@ def to_arviz(
     chosen = dataclasses.replace(posterior, distribution=pooled)
 
     def by_chain(values: Any) -> np.ndarray:
-        found = np.asarray(values)
-        return found.reshape(*draws.shape[:2], *found.shape[1:])
+        result = np.asarray(values)
+        return result.reshape(*draws.shape[:2], *result.shape[1:])
 
     names = posterior.problem.latents.names
     groups = {
@@ -59,8 +59,8 @@ def to_arviz(
         "observed_data": {OBSERVED: np.asarray(posterior.problem.observed)},
     }
     if predictive:
-        found = quantity_draws(chosen, of_data, num_draws=pooled.num_draws, seed=seed)
-        groups |= {group: {OBSERVED: by_chain(own)} for group, own in found.items()}
+        result = quantity_draws(chosen, of_data, num_draws=pooled.num_draws, seed=seed)
+        groups |= {group: {OBSERVED: by_chain(own)} for group, own in result.items()}
     if is_sampled:
         groups["sample_stats"] = {
             name: np.asarray(posterior.history[ours])

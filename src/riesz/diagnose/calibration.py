@@ -84,40 +84,40 @@ class Calibration:
 
     def warnings(self) -> tuple[str, ...]:
         """What speaks against the posteriors, in words."""
-        found = []
+        result = []
         count = len(self.names)
         sure = -ndtri(ndtr(-SURE) / count)
         for i, name in enumerate(self.names):
             if self.p_values[i] < DOUBTFUL / count:
-                found.append(
+                result.append(
                     f"the ranks of {name} are not uniform (p = {self.p_values[i]:.2g}): its "
                     f"posteriors are {self.fault(i)}."
                 )
             for level in LEVELS:
                 gap = self.coverage(level)[i] - level
                 if abs(gap) > sure * self.standard_error(level):
-                    found.append(
+                    result.append(
                         f"{level:.0%} intervals of {name} hold {self.coverage(level)[i]:.1%} of "
                         f"the truths: they are too {'narrow' if gap < 0 else 'wide'}."
                     )
         if not self.sensor_error <= HIDDEN:
-            found.append(
+            result.append(
                 f"the surrogate is off by more than {HIDDEN} of the noise for more than 5 % of the "
                 f"prior (95th percentile {self.sensor_error:.2g}): ask for more features, or "
                 "narrow the prior."
             )
         apart = float(np.mean(~(self.start_gaps <= AGREED))) if len(self.start_gaps) else 0.0
         if apart > 0.05:
-            found.append(
+            result.append(
                 f"{apart:.0%} of the data sets end elsewhere by other draws: the posterior may "
                 "have several modes, or be hard to find; fit some of them by sample."
             )
         if self.num_unsettled > 0.05 * self.num_data_sets:
-            found.append(
+            result.append(
                 f"of {self.num_unsettled} of {self.num_data_sets} data sets weighed draws tell too "
                 "little: narrow the prior, or fit some of them by sample."
             )
-        return tuple(found)
+        return tuple(result)
 
     def fault(self, i: int) -> str:
         """How the posteriors of one unknown are wrong, by mean and spread of its ranks."""

@@ -46,10 +46,10 @@ def method_of(posterior: Posterior) -> str:
 
 def curves_of(history: Mapping[str, Array]) -> dict[str, Float[np.ndarray, "line step"]]:
     """Curves of a training, or of chains: one line a chain."""
-    found = {}
+    result = {}
     for name, values in history.items():
         curve = np.asarray(values)
         is_curve = curve.ndim in (1, 2) and curve.shape[-1] > 1 and curve.dtype.kind == "f"
         if is_curve and name not in NO_CURVES:
-            found[name] = np.atleast_2d(curve).astype(np.float32)
-    return dict(list(found.items())[:MOST_CURVES])
+            result[name] = np.atleast_2d(curve).astype(np.float32)
+    return dict(list(result.items())[:MOST_CURVES])

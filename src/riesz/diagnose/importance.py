@@ -181,27 +181,27 @@ def with_importance_check(
     """
     needed, own = effort(posterior), devices_of(devices)
     sample = importance_sample(posterior, num_draws or needed.num_draws, seed, own)
-    found = check_of_sample(posterior, sample)
+    result = check_of_sample(posterior, sample)
     # In parts of the same size: what was compiled serves all of them.
     parts = most_parts(needed) if num_draws is None else 1
     for part in range(1, parts):
-        if not wants_more(found):
+        if not wants_more(result):
             break
         more = importance_sample(posterior, needed.num_draws, seed + part * PARTS_APART, own)
         sample = ImportanceSample(*map(np.concatenate, zip(sample, more, strict=True)))
-        found = check_of_sample(posterior, sample)
-    posterior = with_evidence(posterior, sample, found)
-    if found.is_adequate:
-        found = dataclasses.replace(found, is_applied=True)
-        posterior = importance_resample(posterior, sample, found, seed)
-    words = tuple(f"importance sampling: {note}" for note in found.warnings)
+        result = check_of_sample(posterior, sample)
+    posterior = with_evidence(posterior, sample, result)
+    if result.is_adequate:
+        result = dataclasses.replace(result, is_applied=True)
+        posterior = importance_resample(posterior, sample, result, seed)
+    words = tuple(f"importance sampling: {note}" for note in result.warnings)
     num_lost = np.isneginf(sample.logs).sum()
     if num_lost:
         words += (
             f"importance sampling: {num_lost} of {len(sample.logs)} draws of q have no solution or "
             "no likelihood, and weight zero: the posterior has none of them, q itself has.",
         )
-    return dataclasses.replace(posterior, check=found, notes=(*posterior.notes, *words))
+    return dataclasses.replace(posterior, check=result, notes=(*posterior.notes, *words))
 
 
 def with_evidence(
@@ -252,9 +252,9 @@ def check_moments(
     Both come from the same draws: what chance does to them it mostly does to both, and the change
     is known better than either. It is applied to the moments of q where those are known.
     """
-    found = smoothed_weights(logs)
+    result = smoothed_weights(logs)
     with np.errstate(all="ignore"):  # a single draw may have all the weight, and no spread
-        return moment_shifts(draws, found, names, moments)
+        return moment_shifts(draws, result, names, moments)
 
 
 def moment_shifts(
@@ -325,8 +325,8 @@ def surrogate_error(posterior: Posterior, *, num_draws: int = 32, seed: int = 0)
         draws = family.sample(jr.key(seed), num_draws)
         mean = jnp.mean(draws, axis=0)
         norm = energy_norm(problem, mean, problem.default_solver(num_rhs=num_draws))
-        found = energies(problem, norm, mean, states, draws)
-        squares, gaps = np.asarray(found[0]), np.asarray(found[1])
+        result = energies(problem, norm, mean, states, draws)
+        squares, gaps = np.asarray(result[0]), np.asarray(result[1])
     unsolved = np.isnan(squares).any(axis=0)
     if unsolved.any():
         raise RieszError(

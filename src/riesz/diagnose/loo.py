@@ -61,11 +61,11 @@ def leave_one_out(
             "there. Look for priors that allow impossible coefficients."
         )
     kept = logs[~lost]
-    found = [smoothed_weights(-own) for own in kept.T]
-    weights = np.stack([one.weights for one in found], axis=1)
+    result = [smoothed_weights(-own) for own in kept.T]
+    weights = np.stack([one.weights for one in result], axis=1)
     most = kept.max(axis=0)
     densities = np.log(np.sum(weights * np.exp(kept - most), axis=0)) + most
-    return LeaveOneOut(densities, np.array([one.k_hat for one in found]))
+    return LeaveOneOut(densities, np.array([one.k_hat for one in result]))
 
 
 def pointwise(

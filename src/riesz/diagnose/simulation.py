@@ -102,16 +102,16 @@ def sbc(
             simulator, values[few], np.asarray(truths)[few], seed + len(parts)
         )
         errors = sensor_errors(problem, surrogate, truths, exact)
-    found = jax.tree.map(lambda *own: np.concatenate(own), *each)
-    check_found(found)
+    result = jax.tree.map(lambda *own: np.concatenate(own), *each)
+    check_found(result)
     return Calibration(
         names=problem.latents.coordinate_names(),
-        ranks=found.ranks,
-        contraction=1 - np.mean(found.sd**2, axis=0),
+        ranks=result.ranks,
+        contraction=1 - np.mean(result.sd**2, axis=0),
         sensor_errors=np.asarray(errors),
         # How far apart two fits of the same data end: the largest over the coordinates.
         start_gaps=np.max(np.abs(each[0].mean - second.mean) / second.sd, axis=1),
-        num_unsettled=int(np.sum(~found.is_fair)),
+        num_unsettled=int(np.sum(~result.is_fair)),
         seconds=perf_counter() - start,
     )
 

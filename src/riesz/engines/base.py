@@ -304,8 +304,8 @@ def start_of_chains(
 
 def search_start(problem: InverseProblem, start: Any, work: Work) -> Coordinates:
     """Where a search for the mode begins: of a posterior only the mean matters."""
-    found = resolve_start(problem, start, work)
-    mean = found.coordinate_mean() if isinstance(found, Posterior) else found
+    result = resolve_start(problem, start, work)
+    mean = result.coordinate_mean() if isinstance(result, Posterior) else result
     return start_of_chains(problem, mean, dense=False)[0]
 
 

@@ -48,14 +48,14 @@ def minimise(
         value, slope = cost(rebuild(jnp.asarray(flat, start.dtype)), *arguments)
         return float(value), np.asarray(ravel_pytree(slope)[0], dtype=float)
 
-    found = scipy.optimize.minimize(
+    result = scipy.optimize.minimize(
         flat_cost,
         np.asarray(start, dtype=float),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": max_steps, "ftol": gain},
     )
-    return rebuild(jnp.asarray(found.x, start.dtype))
+    return rebuild(jnp.asarray(result.x, start.dtype))
 
 
 class TrainingError(EngineError):

@@ -41,10 +41,10 @@ def evaluation_points(
     problem: BoundaryValueProblem, points: ArrayLike, *, tolerance: float | None = None
 ) -> EvaluationPoints:
     """Where points lie; raises where one is outside by more than `tolerance`, a length."""
-    found = locate(problem.space.mesh, points, tolerance=tolerance, outside="raise")
+    result = locate(problem.space.mesh, points, tolerance=tolerance, outside="raise")
     return EvaluationPoints(
-        problem.cells.domain.take(jnp.asarray(found.cell, dtype=jnp.int32)),
-        jnp.asarray(found.barycentric.T, dtype=problem.dtype),
+        problem.cells.domain.take(jnp.asarray(result.cell, dtype=jnp.int32)),
+        jnp.asarray(result.barycentric.T, dtype=problem.dtype),
     )
 
 

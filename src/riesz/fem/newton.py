@@ -189,18 +189,18 @@ def newton_iteration(
             matrix = jacobian(problem, state_at(it.free_values), z)
             own = with_diagonal(matrix, it.rate * mass)
             prepared = linear_solver.prepare(own)
-            found = linear_solver.raw_solve(own, it.residual, transposed=False, prepared=prepared)
+            result = linear_solver.raw_solve(own, it.residual, transposed=False, prepared=prepared)
             is_timed, before = it.rate > 0, jnp.linalg.norm(it.residual)
             largest = jnp.where(is_timed, GROWTH * first, before)
             halvings = jnp.where(is_timed, 0, newton.max_halvings)
-            after = backtrack(residual_at, it, -found, matrix, largest, halvings)
+            after = backtrack(residual_at, it, -result, matrix, largest, halvings)
             left = jnp.linalg.norm(after.residual)
             change = jnp.clip(FASTER * (left / before) ** 2, FASTEST, SLOWER)
             rate = it.rate * jnp.where(after.stuck, SLOWER, change)
             stuck = jnp.where(is_timed, rate > SLOWEST * first_rate, after.stuck)
             scale = jnp.linalg.norm(state_at(values)) + jnp.linalg.norm(state_at(after.free_values))
             # The last one must be Newton's own: a step that pseudo-time cuts short says nothing.
-            settled = ~is_timed & (jnp.linalg.norm(found) <= SETTLED * scale)
+            settled = ~is_timed & (jnp.linalg.norm(result) <= SETTLED * scale)
             changed = (jnp.where(left <= goal, 0.0, rate), stuck, settled)
             return eqx.tree_at(lambda own: (own.rate, own.stuck, own.settled), after, changed)
 
@@ -243,9 +243,9 @@ def linear_iteration(
 
     def step(it: NewtonIterate) -> NewtonIterate:
         rhs = it.residual
-        found = linear_solver.raw_solve(matrix, rhs, transposed=False, prepared=prepared)
+        result = linear_solver.raw_solve(matrix, rhs, transposed=False, prepared=prepared)
         largest = jnp.linalg.norm(rhs)
-        return backtrack(residual_at, it, -found, matrix, largest, newton.max_halvings)
+        return backtrack(residual_at, it, -result, matrix, largest, newton.max_halvings)
 
     begin = iterate_at(start, residual_at(start))
     goal = newton.tolerance * jnp.linalg.norm(begin.residual)

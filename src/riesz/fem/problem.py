@@ -184,15 +184,15 @@ def wells_at_known_points(
     problem: BoundaryValueProblem,
 ) -> tuple[tuple[PointSource, PointOperator], ...]:
     """Point sources with their shape functions, which there are none of at unknown places."""
-    found = []
+    result = []
     for source, operator in problem.point_sources:
         if operator is None:
             raise FormError(
                 "the place of a point source is unknown, which takes exact solves: use laplace, "
                 "nuts or sample; or a smooth source, source(lambda x, z: ...), wider than a cell."
             )
-        found.append((source, operator))
-    return tuple(found)
+        result.append((source, operator))
+    return tuple(result)
 
 
 def source_operator(space: Space, source: PointSource, dtype: np.dtype) -> PointOperator:

@@ -126,20 +126,20 @@ def short_crs(text: str) -> str:
 
 def length_unit(crs: str | None) -> str | None:
     """What the coordinates count in: "m", "km", "ft", "degrees"; None where it is not known."""
-    found = None if crs is None else parse_crs(crs)
-    if found is None or not found.axis_info:
+    result = None if crs is None else parse_crs(crs)
+    if result is None or not result.axis_info:
         return None
-    if found.is_geographic:
+    if result.is_geographic:
         return "degrees"
-    factor = found.axis_info[0].unit_conversion_factor
+    factor = result.axis_info[0].unit_conversion_factor
     names = {1.0: "m", 1000.0: "km", 0.3048: "ft"}
     return next((name for size, name in names.items() if abs(factor / size - 1) < 1e-4), None)
 
 
 def is_geographic(crs: str) -> bool:
     """Whether coordinates are longitude and latitude."""
-    found = parse_crs(crs)
-    return epsg_code(crs) == LON_LAT if found is None else bool(found.is_geographic)
+    result = parse_crs(crs)
+    return epsg_code(crs) == LON_LAT if result is None else bool(result.is_geographic)
 
 
 def project(
@@ -161,14 +161,14 @@ def project(
         check_degrees(points, target)
     pyproj = import_module("pyproj")
     transformer = pyproj.Transformer.from_crs(source, target, always_xy=True)
-    found = np.column_stack(transformer.transform(points[:, 0], points[:, 1]))
-    (bad,) = np.nonzero(~np.isfinite(found).all(axis=1))
+    result = np.column_stack(transformer.transform(points[:, 0], points[:, 1]))
+    (bad,) = np.nonzero(~np.isfinite(result).all(axis=1))
     if bad.size:
         raise RieszError(
             f"{bad.size} of {len(points)} points have no place in {short_crs(target)}, first "
             f"{points[bad[0]].tolist()} in {short_crs(source)}: see that this is their crs."
         )
-    return found
+    return result
 
 
 def check_degrees(degrees: Float[np.ndarray, "point 2"], target: str | None = None) -> None:
@@ -234,9 +234,9 @@ def metric_crs(degrees: Float[np.ndarray, "point 2"]) -> str:
 
 def where_used(degrees: Float[np.ndarray, "point 2"], crs: str) -> Bool[np.ndarray, " point"]:
     """Which places in degrees lie in the area of a projection; none where that is not known."""
-    found = parse_crs(crs)
-    if found is None or found.is_geographic or found.area_of_use is None:
+    result = parse_crs(crs)
+    if result is None or result.is_geographic or result.area_of_use is None:
         return np.zeros(len(degrees), bool)
-    area = found.area_of_use
+    area = result.area_of_use
     low, high = (area.west, area.south), (area.east, area.north)
     return np.asarray(((degrees >= low) & (degrees <= high)).all(axis=1))

@@ -32,14 +32,14 @@ Line = Float[np.ndarray, "_ 2"]  # lines of one layer are of any lengths
 def geojson_in(content: bytes, name: str) -> dict[str, Any]:
     """The GeoJSON object that a file holds, named in errors."""
     try:
-        found = json.loads(content)
+        result = json.loads(content)
     except ValueError as error:
         raise FileFormatError(f"{name} is not GeoJSON: {error}.") from None
     except RecursionError:
         raise FileFormatError(f"{name} is not GeoJSON: its lists are nested too deep.") from None
-    if not isinstance(found, dict):
-        raise FileFormatError(f"{name} is not GeoJSON: it holds a {type(found).__name__}.")
-    return found
+    if not isinstance(result, dict):
+        raise FileFormatError(f"{name} is not GeoJSON: it holds a {type(result).__name__}.")
+    return result
 
 
 def polygons_in(geojson: Mapping[str, Any]) -> list[list[Any]]:
@@ -91,7 +91,7 @@ def lines_of_one(geometry: Mapping[str, Any]) -> list[Any]:
 def geometries_in(geojson: Any) -> list[Mapping[str, Any]]:
     """All that is neither feature nor collection, in order."""
     # Not by recursion: a damaged file may be nested deeper than calls can be.
-    pending, found = [geojson], []
+    pending, result = [geojson], []
     while pending:
         one = pending.pop()
         if not isinstance(one, Mapping):
@@ -105,24 +105,24 @@ def geometries_in(geojson: Any) -> list[Mapping[str, Any]]:
         elif isinstance(kind, str) and kind in MEMBERS:
             pending += reversed(entries_of(one, MEMBERS[kind]))
         else:
-            found.append(one)
-    return found
+            result.append(one)
+    return result
 
 
 def features_in(geojson: Mapping[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
     """Each feature's geometry with its properties; a bare geometry is a feature without any."""
     is_collection = geojson.get("type") == "FeatureCollection"
     features = entries_of(geojson, "features") if is_collection else [geojson]
-    found = []
+    result = []
     for one in features:
         if not isinstance(one, Mapping) or one.get("type") != "Feature":
-            found.append((one, {}))
+            result.append((one, {}))
             continue
         properties = one.get("properties")
-        found.append(
+        result.append(
             (geometry_of(one), dict(properties) if isinstance(properties, Mapping) else {})
         )
-    return found
+    return result
 
 
 def geometry_of(feature: Mapping[str, Any]) -> Any:
@@ -220,12 +220,12 @@ def inside_polygon(points: Points, rings: list[Line]) -> Bool[np.ndarray, " poin
 
 def inside_any(points: Points, polygons: list[list[Line]]) -> Bool[np.ndarray, " point"]:
     """Whether points lie inside one polygon at least: those of a map may overlap."""
-    found = np.zeros(len(points), dtype=bool)
+    result = np.zeros(len(points), dtype=bool)
     for rings in polygons:
         low, high = (end(np.concatenate(rings), axis=0) for end in (np.min, np.max))
-        (near,) = np.nonzero(~found & ((points >= low) & (points <= high)).all(axis=1))
-        found[near] = inside_polygon(points[near], rings)
-    return found
+        (near,) = np.nonzero(~result & ((points >= low) & (points <= high)).all(axis=1))
+        result[near] = inside_polygon(points[near], rings)
+    return result
 
 
 def distance_to_lines(
@@ -238,8 +238,8 @@ def distance_to_lines(
         for start, stop in pairwise(line):
             reach = np.linalg.norm(stop - start) / 2 + cutoff
             near = np.array(tree.query_ball_point((start + stop) / 2, reach), dtype=int)
-            found = offset_from_edge(points[near] - start, stop - start)
-            distance[near] = np.minimum(distance[near], found)
+            result = offset_from_edge(points[near] - start, stop - start)
+            distance[near] = np.minimum(distance[near], result)
     return np.where(distance <= cutoff, distance, np.inf)
 
 

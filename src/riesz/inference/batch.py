@@ -76,15 +76,15 @@ def fit_data_sets(
                 )
             )
             shown.update(task, advance=len(some))
-    found = jax.tree.map(lambda *each: np.concatenate(each), *parts)
+    result = jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
     def alone(one: InverseProblem) -> SingleFit:
         posterior = fit(one, "auto" if hand_over is None else hand_over, seed=seed, progress=False)
         return SingleFit(posterior, find_inadequacy(posterior, seed) is None)
 
-    last = WithRefits(found, {})
+    last = WithRefits(result, {})
     if hand_over is not None:
-        last = refit_doubtful(problem, readings, found, alone)
+        last = refit_doubtful(problem, readings, result, alone)
     return DataSetFits(problem, model, readings, *last, seed)
 
 

@@ -101,21 +101,21 @@ def fit_all(
     described = Digests(campaign.settings)
     every = sorted(map(described.site, sites), key=by_compilation)
     own = sites_of_part(every, campaign.part)
-    found: dict[str, Row] = {}  # which a full disk keeps out of the ledger
+    result: dict[str, Row] = {}  # which a full disk keeps out of the ledger
     with coordinating(campaign.runs, campaign.part):
         pending = pending_sites(campaign, own)
         told(f"{len(own) - len(pending)} of {len(own)} fits are done; {len(pending)} to do")
         try:
             with show_progress(len(own), len(own) - len(pending), progress) as seen:
                 for row in work_off(campaign, pending):
-                    found[row.name] = row
+                    result[row.name] = row
                     seen.add(row)
                     if seen.is_time():
-                        write_overview(campaign, every, found)
+                        write_overview(campaign, every, result)
         finally:
-            failed = write_overview(campaign, every, found)
+            failed = write_overview(campaign, every, result)
     rows = [
-        found.get(site.name) or row
+        result.get(site.name) or row
         for site, row in zip(own, ledger_rows(campaign.runs, own), strict=True)
     ]
     if failed is not None and all(row.state == DONE for row in rows):
@@ -298,8 +298,8 @@ def take_up(order: Order) -> Row:
     start = perf_counter()
 
     def fitted(how: Any) -> Row:
-        found = how.fit_site(order, row, out)
-        return replace(found, seconds=round(perf_counter() - start, 2))
+        result = how.fit_site(order, row, out)
+        return replace(result, seconds=round(perf_counter() - start, 2))
 
     return conclude(order, row, fitted)
 

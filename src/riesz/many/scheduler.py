@@ -235,7 +235,7 @@ def run_tasks(
 def distribute(
     client: Any, function: Function, tasks: Sequence[Task], pool: Pool, *, split: bool
 ) -> Iterator[TaskOutcome]:
-    groups, found = Groups(tasks, split=split), SimpleQueue()
+    groups, result = Groups(tasks, split=split), SimpleQueue()
     running: dict[Any, tuple[int, str]] = {}
     deaths = Counter[int]()
     wait_for_one(client, pool)
@@ -246,7 +246,7 @@ def distribute(
         # has just become idle is the only one without a task, and gets the next of its group.
         future = client.submit(call_here, function, tasks[place].arguments, share_of, pure=False)
         running[future] = place, group
-        future.add_done_callback(found.put)
+        future.add_done_callback(result.put)
 
     while True:
         while len(running) < max(1, num_workers(client)) and (new := groups.next()) is not None:
@@ -254,7 +254,7 @@ def distribute(
         if not running:
             return
         try:
-            future = found.get(timeout=SECONDS_BETWEEN_LOOKS)
+            future = result.get(timeout=SECONDS_BETWEEN_LOOKS)
         except Empty:
             look_after(client, pool, running)
             continue

@@ -159,7 +159,7 @@ class Digests:
             tables = tomllib.loads(content.decode())
         except (ValueError, RecursionError):
             tables = {}
-        files = {text: self.file(found) for text, found in files_named(tables, path.parent)}
+        files = {text: self.file(result) for text, result in files_named(tables, path.parent)}
         common = asdict(self.settings)
         told = [sorted(files.items()), site.seed, common]
         engine = self.settings.engine or engine_name(tables)

@@ -59,10 +59,10 @@ def along_line(mesh: Mesh, line: Any) -> WeightedPoints:
             f"{mesh.dim} coordinates each."
         )
     parts = [along_segment(mesh, start, end) for start, end in pairwise(vertices)]
-    found = WeightedPoints(*map(np.concatenate, zip(*parts, strict=True)))
+    result = WeightedPoints(*map(np.concatenate, zip(*parts, strict=True)))
     whole = np.linalg.norm(np.diff(vertices, axis=0), axis=1).sum()
-    check_covered(found, whole, "line", vertices)
-    return found
+    check_covered(result, whole, "line", vertices)
+    return result
 
 
 def along_segment(
@@ -83,10 +83,10 @@ def along_segment(
     cuts = np.unique(np.concatenate([enter[passed], leave[passed]]))
     middles, shares = (cuts[1:] + cuts[:-1]) / 2, np.diff(cuts)
     kept = shares > ROUNDING
-    found = locate(mesh, start + middles[kept, None] * (end - start))
+    result = locate(mesh, start + middles[kept, None] * (end - start))
     weights = shares[kept] * np.linalg.norm(end - start)
     return WeightedPoints(
-        found.cell[found.inside], found.barycentric[found.inside], weights[found.inside]
+        result.cell[result.inside], result.barycentric[result.inside], weights[result.inside]
     )
 
 
@@ -97,9 +97,9 @@ def in_polygons(mesh: Mesh, polygons: Polygons) -> WeightedPoints:
         outer, *holes = (abs(ring_area(ring)) for ring in rings)
         whole += outer - sum(holes)
         parts.append(in_rings(mesh, list(rings)))
-    found = WeightedPoints(*map(np.concatenate, zip(*parts, strict=True)))
-    check_covered(found, whole, "polygon", np.concatenate(polygons[0]))
-    return found
+    result = WeightedPoints(*map(np.concatenate, zip(*parts, strict=True)))
+    check_covered(result, whole, "polygon", np.concatenate(polygons[0]))
+    return result
 
 
 def in_rings(mesh: Mesh, rings: list[Line]) -> WeightedPoints:

@@ -48,8 +48,8 @@ def stretches_in_cells(mesh: Mesh, starts: Ends, ends: Ends) -> Stretches:
     reached = starts[crossing] + last[crossing, None] * along[crossing]
     # Steps of the size of most cells have few of them near.
     owner, step_starts, step_ends = divide_segments(inside, reached, 2 * groups[0].reach)
-    found = passages(mesh, groups, step_starts, step_ends)
-    step, cell, share = shares(found)
+    result = passages(mesh, groups, step_starts, step_ends)
+    step, cell, share = shares(result)
     length = share * np.linalg.norm(step_ends - step_starts, axis=1)[step]
     return Stretches(crossing[owner[step]], cell, length)
 
@@ -99,7 +99,7 @@ def passages(mesh: Mesh, groups: list[SizeGroup], starts: StepEnds, ends: StepEn
         near = group.centroids.query_ball_point(
             (starts + ends) / 2, (reach + group.reach) * (1 + 1e-9)
         )
-        steps.append(np.repeat(np.arange(len(starts)), [len(found) for found in near]))
+        steps.append(np.repeat(np.arange(len(starts)), [len(result) for result in near]))
         cells.append(group.members[np.concatenate([*near, []]).astype(int)])
     step, cell = np.concatenate(steps), np.concatenate(cells)
     corners = mesh.nodes[mesh.cells[cell]]

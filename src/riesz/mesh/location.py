@@ -67,13 +67,13 @@ def nearest_on_boundary(mesh: Mesh, points: Points, cutoff: float | int = np.inf
     weights = nearest_weights(corners[facet], points[point])
     gaps = distances(corners[facet], weights, points[point])
     order = np.lexsort((gaps, point))
-    found, first = np.unique(point[order], return_index=True)
+    result, first = np.unique(point[order], return_index=True)
     best = order[first]
     distance, cell = np.full(len(points), np.inf), np.full(len(points), -1)
     barycentric = np.full((len(points), mesh.dim + 1), np.nan)
-    distance[found], cell[found] = gaps[best], facets.cell[facet[best]]
-    is_corner = mesh.cells[cell[found]][:, :, None] == facets.nodes[facet[best]][:, None, :]
-    barycentric[found] = np.einsum("pci,pi->pc", is_corner, weights[best])
+    distance[result], cell[result] = gaps[best], facets.cell[facet[best]]
+    is_corner = mesh.cells[cell[result]][:, :, None] == facets.nodes[facet[best]][:, None, :]
+    barycentric[result] = np.einsum("pci,pi->pc", is_corner, weights[best])
     return BoundaryPoint(distance, cell, barycentric)
 
 
@@ -89,7 +89,7 @@ def pairs_within_reach(
     for group in groups_by_size(corners):
         radii = (np.minimum(bound, cutoff) + group.reach) * (1 + 1e-9)  # never short by rounding
         near = group.centroids.query_ball_point(points, radii)
-        point.append(np.repeat(np.arange(len(points)), [len(found) for found in near]))
+        point.append(np.repeat(np.arange(len(points)), [len(result) for result in near]))
         facet.append(group.members[np.concatenate(near).astype(int)])
     return np.concatenate(point), np.concatenate(facet)
 
@@ -184,9 +184,9 @@ def locate_within(mesh: Mesh, points: Points) -> Location:
     barycentric = np.full((len(points), mesh.dim + 1), np.nan)
     remaining = np.arange(len(points))
     for group in groups_by_size(mesh.nodes[mesh.cells]):
-        found, weights = search_group(mesh, group, points[remaining])
-        hit = found >= 0
-        cell[remaining[hit]] = found[hit]
+        result, weights = search_group(mesh, group, points[remaining])
+        hit = result >= 0
+        cell[remaining[hit]] = result[hit]
         barycentric[remaining[hit]] = weights[hit]
         remaining = remaining[~hit]
     return Location(cell, barycentric, cell >= 0)

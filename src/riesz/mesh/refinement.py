@@ -74,8 +74,8 @@ _by_finest: WeakValueDictionary[int, Hierarchy] = WeakValueDictionary()
 
 def hierarchy_of(mesh: Mesh) -> Hierarchy | None:
     """The nested meshes of which this one is the finest, as long as somebody has them."""
-    found = _by_finest.get(id(mesh))
-    return found if found is not None and found.meshes[-1] is mesh else None
+    result = _by_finest.get(id(mesh))
+    return result if result is not None and result.meshes[-1] is mesh else None
 
 
 def hierarchy(mesh: Mesh, levels: int) -> Hierarchy:

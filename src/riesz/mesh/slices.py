@@ -75,8 +75,8 @@ def cutting_plane(mesh: Mesh, places: tuple[float | None, ...]) -> tuple[int, fl
         raise MeshError(f"slices are of meshes in space, and this one has {mesh.dim} dimensions.")
     given = [(axis, place) for axis, place in enumerate(places) if place is not None]
     if len(given) != 1:
-        found = " and ".join(AXES[axis] for axis, _ in given) or "none of them"
-        raise MeshError(f"say where to cut by one of x, y and z, not by {found}.")
+        result = " and ".join(AXES[axis] for axis, _ in given) or "none of them"
+        raise MeshError(f"say where to cut by one of x, y and z, not by {result}.")
     ((axis, place),) = given
     low, high = mesh.nodes[:, axis].min(), mesh.nodes[:, axis].max()
     if not low <= place <= high:
@@ -96,19 +96,19 @@ def triangles_in_plane(
     """
     (crossed,) = np.nonzero((count := above[cells].sum(axis=1)) % 4)
     side = above[cells[crossed]]
-    found = []
+    result = []
     for lone in range(4):
         others = [corner for corner in range(4) if corner != lone]
         (here,) = np.nonzero((side[:, others] != side[:, [lone]]).all(axis=1))
-        found.append((here, [(lone, other) for other in others]))
+        result.append((here, [(lone, other) for other in others]))
     for one, two in combinations(range(4), 2):
         three, four = (corner for corner in range(4) if corner not in (one, two))
         pair = side[:, one] & side[:, two] & (count[crossed] == 2)
         (here,) = np.nonzero(pair)
         around = [(one, three), (one, four), (two, four), (two, three)]
-        found += [(here, [around[i] for i in part]) for part in ((0, 1, 2), (0, 2, 3))]
-    cell = np.concatenate([crossed[here] for here, _ in found])
-    ends = np.concatenate([cells[crossed[here]][:, np.array(edges)] for here, edges in found])
+        result += [(here, [around[i] for i in part]) for part in ((0, 1, 2), (0, 2, 3))]
+    cell = np.concatenate([crossed[here] for here, _ in result])
+    ends = np.concatenate([cells[crossed[here]][:, np.array(edges)] for here, edges in result])
     return cell, ends
 
 

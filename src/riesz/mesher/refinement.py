@@ -69,9 +69,9 @@ def segment_sides(mesh: Triangulation, segments: Pairs) -> Pairs:
     keys = pair_keys(np.sort(segments, axis=1), len(mesh.points))
     place = np.searchsorted(mesh.edge_keys, keys)
     place = np.minimum(place, len(mesh.edge_keys) - 2)
-    found = (mesh.edge_keys[place] == keys) & (mesh.edge_keys[place + 1] == keys)
+    result = (mesh.edge_keys[place] == keys) & (mesh.edge_keys[place + 1] == keys)
     sides = np.stack([mesh.half_edges[place], mesh.half_edges[place + 1]], axis=1)
-    return np.where(found[:, None], sides, -1)
+    return np.where(result[:, None], sides, -1)
 
 
 def apexes(mesh: Triangulation, half_edges: Int[np.ndarray, "*n"]) -> Int[np.ndarray, "*n"]:

@@ -82,10 +82,10 @@ class WithEffects(AbstractLikelihood):
         return self.base.censored
 
     def shifts(self, z: PyTree) -> dict[str, Float[Array, "sensor value"]]:
-        found = {} if self.design is None else {self.name: self.design}
+        result = {} if self.design is None else {self.name: self.design}
         if self.local is not None:
-            found[self.local_name] = self.local.by_weight(numbers_in(z[self.local_name]))
-        return found
+            result[self.local_name] = self.local.by_weight(numbers_in(z[self.local_name]))
+        return result
 
     @property
     def noise(self) -> AbstractLikelihood:
@@ -142,10 +142,10 @@ def design_elsewhere(
             "columns at these places by design=..., or predict the state 'u'."
         )
     wanted = (num_points, 0 if effects is None else effects.shape[1])
-    found = np.asarray(design, float)
-    if found.shape != wanted:
+    result = np.asarray(design, float)
+    if result.shape != wanted:
         raise RieszError(
-            f"design has shape {found.shape}: {wanted} are wanted, a row for each place and a "
+            f"design has shape {result.shape}: {wanted} are wanted, a row for each place and a "
             "column for each effect."
         )
-    return found
+    return result

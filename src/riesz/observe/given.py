@@ -25,17 +25,17 @@ def as_numbers(values: Any, name: str) -> Float[np.ndarray, "..."]:
 
 def as_point_rows(points: Any) -> Points:
     """One row of coordinates a point; on an interval, numbers will do."""
-    found = as_numbers(points, "coordinates")
-    found = found[:, None] if found.ndim == 1 else np.atleast_2d(found)
-    if found.ndim != 2:
-        raise RieszError(f"the points have shape {found.shape}: give one row of coordinates each.")
-    bad = np.argwhere(~np.isfinite(found))
+    result = as_numbers(points, "coordinates")
+    result = result[:, None] if result.ndim == 1 else np.atleast_2d(result)
+    if result.ndim != 2:
+        raise RieszError(f"the points have shape {result.shape}: give one row of coordinates each.")
+    bad = np.argwhere(~np.isfinite(result))
     if len(bad):
         raise RieszError(
             f"{len(bad)} of the observed coordinates are NaN or infinite, first in observation "
             f"{bad[0][0]}: remove or fill them."
         )
-    return found
+    return result
 
 
 def as_vectors(directions: Any) -> Float[np.ndarray, "..."]:

@@ -60,8 +60,8 @@ class DriftFilter(AbstractFactor):
     def along(self, step: Any, columns: Columns) -> Columns:
         flat = self.lanes.lay_out(columns.reshape(len(columns), -1), 0.0)
         begin = jnp.zeros(flat.shape[1:], flat.dtype)
-        _, found = jax.lax.scan(step, begin, (flat, self.decay, self.gain, self.spread))
-        return self.lanes.back(found).reshape(columns.shape)
+        _, result = jax.lax.scan(step, begin, (flat, self.decay, self.gain, self.spread))
+        return self.lanes.back(result).reshape(columns.shape)
 
     def log_volume(self) -> Float[Array, ""]:
         return jnp.sum(jnp.log(self.lanes.back(self.spread)))
@@ -204,12 +204,12 @@ class GroupedNormal(AbstractSharedNoise):
             )
 
     def scalar_scale(self, name: str, scale: Scale, z: PyTree) -> Float[Array, ""]:
-        found = scale_at(scale, z)
-        if found.ndim:
+        result = scale_at(scale, z)
+        if result.ndim:
             raise RieszError(
-                f"the noise {name} has shape {found.shape}: it is one number for all groups."
+                f"the noise {name} has shape {result.shape}: it is one number for all groups."
             )
-        return found
+        return result
 
     def noise_sd(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         """Of a reading by itself, whatever others of its group say."""
@@ -221,17 +221,17 @@ class GroupedNormal(AbstractSharedNoise):
 
     def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
         own = super().noise_sd(predicted, z)
-        found: AbstractFactor = Independent(own)
+        result: AbstractFactor = Independent(own)
         if self.lanes is not None:
             assert self.drift_sd is not None
             assert self.correlation_time is not None
             drift = self.scalar_scale(DRIFT, self.drift_sd, z).astype(own.dtype)
             memory = self.scalar_scale(MEMORY, self.correlation_time, z).astype(own.dtype)
-            found = drift_filter(self.lanes, own, drift, memory)
+            result = drift_filter(self.lanes, own, drift, memory)
         if self.level_sd is None:
-            return found
+            return result
         level = self.scalar_scale(LEVEL, self.level_sd, z).astype(own.dtype)
-        return with_levels(found, level, self.group, self.num_groups, own.dtype)
+        return with_levels(result, level, self.group, self.num_groups, own.dtype)
 
     @property
     def observation_distribution(self) -> AbstractObservationDistribution:
@@ -265,19 +265,19 @@ def group_numbers(groups: Any) -> Int[np.ndarray, " sensor"]:
 
 def as_reading_times(times: Any, count: int) -> Float[np.ndarray, " sensor"]:
     """Numbers; of dates, days since the first."""
-    found = np.asarray(times)
-    if found.dtype.kind == "M":
-        seconds = found.astype("datetime64[s]").astype(float)
-        found = np.where(np.isnat(found), np.nan, (seconds - seconds.min()) / SECONDS)
-    found = as_numbers(found, "times")
-    if found.shape != (count,):
+    result = np.asarray(times)
+    if result.dtype.kind == "M":
+        seconds = result.astype("datetime64[s]").astype(float)
+        result = np.where(np.isnat(result), np.nan, (seconds - seconds.min()) / SECONDS)
+    result = as_numbers(result, "times")
+    if result.shape != (count,):
         raise RieszError(
-            f"the times have shape {found.shape}, but there are {count} groups: give one of each "
+            f"the times have shape {result.shape}, but there are {count} groups: give one of each "
             "for each reading."
         )
-    bad = ~np.isfinite(found)
+    bad = ~np.isfinite(result)
     if bad.any():
         raise RieszError(
-            f"the time of reading {int(np.argmax(bad))} is {found[bad][0]}: it must be finite."
+            f"the time of reading {int(np.argmax(bad))} is {result[bad][0]}: it must be finite."
         )
-    return found
+    return result

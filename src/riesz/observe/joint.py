@@ -101,15 +101,15 @@ class Joint(AbstractLikelihood):
         return self.each[0].new(mean, z)
 
     def shifts(self, z: PyTree) -> dict[str, Float[Array, "sensor value"]]:
-        found: dict[str, Float[Array, "sensor value"]] = {}
+        result: dict[str, Float[Array, "sensor value"]] = {}
         start = 0
         for one, size in self.parts(0):
             for name, matrix in one.shifts(z).items():
                 whole = jnp.zeros((sum(self.sizes), matrix.shape[1]), matrix.dtype)
-                whole = found.get(name, whole).at[start : start + size].add(matrix)
-                found[name] = whole
+                whole = result.get(name, whole).at[start : start + size].add(matrix)
+                result[name] = whole
             start += size
-        return found
+        return result
 
     @property
     def is_normal(self) -> bool:

@@ -167,10 +167,10 @@ class AverageOver(AbstractObservable):
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         mesh = forward.space.mesh
-        found = [in_area(mesh, one) for one in self.areas]
+        result = [in_area(mesh, one) for one in self.areas]
         if forward.space.axisymmetric:
-            found = [about_axis(one, mesh) for one in found]
-        return Placed(*averaging_rows(forward, found))
+            result = [about_axis(one, mesh) for one in result]
+        return Placed(*averaging_rows(forward, result))
 
     def describe(self) -> str:
         return "averages over areas"
@@ -379,9 +379,9 @@ class Several(AbstractObservable):
     def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
-        found = [one.discretise(forward, latents, tolerance) for one in self.each]
-        sensors = SeveralSensors(tuple(one.sensors for one in found))
-        return Placed(sensors, np.concatenate([one.centres for one in found]))
+        result = [one.discretise(forward, latents, tolerance) for one in self.each]
+        sensors = SeveralSensors(tuple(one.sensors for one in result))
+        return Placed(sensors, np.concatenate([one.centres for one in result]))
 
     def describe(self) -> str:
         return ", ".join(

@@ -92,13 +92,13 @@ def as_times(times: Any, count: int) -> Given | None:
     """A number or a date for each value; what they mean is for a time axis to say."""
     if times is None:
         return None
-    found = np.asarray(times)
-    found = found if is_number(found) else as_dates(found, "times of observations")
-    if found.shape not in ((), (count,)):
+    result = np.asarray(times)
+    result = result if is_number(result) else as_dates(result, "times of observations")
+    if result.shape not in ((), (count,)):
         raise RieszError(
-            f"the times have shape {found.shape}, but there are {count} values: give one for each."
+            f"the times have shape {result.shape}, but there are {count} values: give one for each."
         )
-    return np.broadcast_to(found, (count,))
+    return np.broadcast_to(result, (count,))
 
 
 def as_places(points: Any, values: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, "sensor dim"]:
@@ -131,16 +131,16 @@ def join_observations(each: Sequence[Observations]) -> Observations:
 
 def joint_times(each: Sequence[Observations]) -> Float[np.ndarray, " sensor"] | None:
     """Of several kinds of data, where all of them have times."""
-    found = [one.times for one in each if one.times is not None]
-    if not found:
+    result = [one.times for one in each if one.times is not None]
+    if not result:
         return None
-    if len(found) < len(each) or any(one.since is not None for one in each):
+    if len(result) < len(each) or any(one.since is not None for one in each):
         raise RieszError(
             "several kinds of data in time: give all of them times=, and differences by themselves."
         )
     if len({one.are_dates for one in each}) > 1:
         raise RieszError("some data have dates, and some numbers: give all times in one way.")
-    return np.concatenate(found)
+    return np.concatenate(result)
 
 
 def with_centres(observed: Observations, centres: Float[np.ndarray, "sensor dim"]) -> Observations:

@@ -67,15 +67,15 @@ class Outflows(AbstractSensors):
 
     def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
         whole = None
-        found = []
+        result = []
         for one in self.stretches:
             if isinstance(one, Domain):
-                found.append(outflow(forward, one, state, z))
+                result.append(outflow(forward, one, state, z))
                 continue
             # What the equation leaves unbalanced where the state is prescribed is what crosses.
             whole = residual(forward, state, z) if whole is None else whole
-            found.append(-jnp.sum(whole[one]))
-        return jnp.stack(found)
+            result.append(-jnp.sum(whole[one]))
+        return jnp.stack(result)
 
 
 class CoefficientValues(AbstractSensors):

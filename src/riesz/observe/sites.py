@@ -191,8 +191,8 @@ def smooth_drift(
         gain[k] = decay[k + 1] * variance[k] / before[k + 1]
         mean[k] += gain[k] * (mean[k + 1] - expected[k + 1])
         variance[k] += gain[k] ** 2 * (variance[k + 1] - before[k + 1])
-    found = Smoothed(back(mean[:, 0]), back(mean[:, 1]), back(np.maximum(variance, 0)), back(gain))
-    return found, (back(white[:, 0]), back(white[:, 1]))
+    result = Smoothed(back(mean[:, 0]), back(mean[:, 1]), back(np.maximum(variance, 0)), back(gain))
+    return result, (back(white[:, 0]), back(white[:, 1]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,8 +91,8 @@ class Carried(AbstractCoefficient):
         """Of a function of what states read, by the weights of the formula."""
         step, weights = self.z[STEP], self.stepping.weights
         each = zip((weights.last, weights.before), LAGS, strict=True)
-        found = [own[step] * values(self.stepping.at(self.z, step, lag)) for own, lag in each]
-        return found[0] + found[1]
+        result = [own[step] * values(self.stepping.at(self.z, step, lag)) for own, lag in each]
+        return result[0] + result[1]
 
     def gather(self, domain: Domain) -> PyTree[Array]:
         corners, nodes = domain.corners, domain.nodes
@@ -100,10 +100,10 @@ class Carried(AbstractCoefficient):
             return corners
         if corners.size < nodes.shape[1]:
             flat = corners.ravel()
-            found = self.weighted_sum(
+            result = self.weighted_sum(
                 lambda z: values_at_nodes(self.state, flat, nodes[:, flat].T, z)
             )
-            return found.reshape(corners.shape)
+            return result.reshape(corners.shape)
         every = jnp.arange(nodes.shape[1])
         return self.weighted_sum(lambda z: values_at_nodes(self.state, every, nodes.T, z))[corners]
 

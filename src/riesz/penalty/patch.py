@@ -171,8 +171,8 @@ def touching(
 ) -> Int[np.ndarray, "patch entities"]:
     """Entities with a corner among each patch's rows, padded with their number."""
     near = pad_incidence(corners, num_nodes)
-    found = (near[np.where(batch < 0, num_nodes, batch)] for batch in batches(rows))
-    parts = [unique_rows(f.reshape(len(f), -1), len(corners)) for f in found]
+    result = (near[np.where(batch < 0, num_nodes, batch)] for batch in batches(rows))
+    parts = [unique_rows(f.reshape(len(f), -1), len(corners)) for f in result]
     return stack_parts(parts, len(corners), at_least)
 
 
@@ -181,8 +181,8 @@ def nodes_of(
 ) -> Int[np.ndarray, "patch node"]:
     """All corners of each patch's cells; the first one again fills up."""
     corners = np.append(cells, np.full((1, cells.shape[1]), -1), axis=0).astype(np.int32)
-    found = (corners[batch].reshape(len(batch), -1) for batch in batches(patch_cells))
-    nodes = stack_parts([unique_rows(f, -1) for f in found], -1, at_least)
+    result = (corners[batch].reshape(len(batch), -1) for batch in batches(patch_cells))
+    nodes = stack_parts([unique_rows(f, -1) for f in result], -1, at_least)
     return np.where(nodes < 0, nodes[:, :1], nodes)
 
 
@@ -220,8 +220,8 @@ def stack_parts(
     parts: list[np.ndarray], nothing: int, at_least: int
 ) -> Int[np.ndarray, "patch width"]:
     """All parts below each other, padded to one width."""
-    found = max(part.shape[1] for part in parts)
-    width = max(at_least, -(-found // WIDTH_STEP) * WIDTH_STEP)
+    result = max(part.shape[1] for part in parts)
+    width = max(at_least, -(-result // WIDTH_STEP) * WIDTH_STEP)
     return np.concatenate(
         [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=nothing) for p in parts]
     )
@@ -264,5 +264,5 @@ def patch_positions(
     order = np.argsort(keys, kind="stable")
     goal = patch[:, None, None] * (top + 1) + wanted + 1
     spot = np.minimum(np.searchsorted(keys[order], goal), len(keys) - 1)
-    found = keys[order[spot]] == goal
-    return np.where(found, order[spot] % width, width)
+    result = keys[order[spot]] == goal
+    return np.where(result, order[spot] % width, width)

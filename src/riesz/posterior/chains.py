@@ -35,11 +35,11 @@ class Agreement(NamedTuple):
 def agreement(draws: Draws) -> Agreement:
     """How well chains agree. Coordinates are looked at one by one: they may be many."""
     num_draws, num_coordinates = draws.shape[1:]
-    found = np.full((3, num_coordinates), np.nan)
+    result = np.full((3, num_coordinates), np.nan)
     if num_draws >= FEWEST and np.isfinite(draws).all():
         for number in range(num_coordinates):
-            found[:, number] = agreement_of(draws[:, :, number])
-    return Agreement(*found)
+            result[:, number] = agreement_of(draws[:, :, number])
+    return Agreement(*result)
 
 
 def agreement_of(draws: Float[np.ndarray, "chain draw"]) -> tuple[float, float, float]:

@@ -152,21 +152,21 @@ class ImportanceCheck(eqx.Module):
                 "reaches where q has next to no draws; neither q nor its corrected moments can be "
                 "trusted. Compare with nuts.",
             )
-        found, shift, width = [], self.worst_shift, self.worst_width
+        result, shift, width = [], self.worst_shift, self.worst_width
         if shift.is_beyond_chance:
-            found.append(
+            result.append(
                 f"the mean of {self.names[shift.coordinate]} should lie "
                 f"{self.mean_shift[shift.coordinate]:+.2f} of its standard deviations away "
                 f"(Monte-Carlo error {self.mean_shift_error[shift.coordinate]:.2f})."
             )
         if width.is_beyond_chance:
             ratio = self.sd_ratio[width.coordinate]
-            found.append(
+            result.append(
                 f"q is too {'narrow' if ratio < 1 else 'wide'}: the standard deviation of "
                 f"{self.names[width.coordinate]} is {ratio:.2f} of what it should be (Monte-Carlo "
                 f"error {self.sd_ratio_error[width.coordinate]:.2f})."
             )
-        return tuple(found)
+        return tuple(result)
 
     @property
     def reach(self) -> str:

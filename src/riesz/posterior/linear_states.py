@@ -32,10 +32,10 @@ def linear_states(problem: InverseProblem, z: ManyZ) -> NodeDraws | None:
     """
     if problem.time is not None:
         return None
-    found = by_equation(problem)
-    if problem.others or not found.is_affine_in([STATE]):
+    result = by_equation(problem)
+    if problem.others or not result.is_affine_in([STATE]):
         return None
-    is_fixed = not any(STATE in pair for pair in found.meets)
+    is_fixed = not any(STATE in pair for pair in result.meets)
     forward = problem.forward
     values, sides, prescribed = map(np.asarray, linear_systems(problem, z, is_fixed=is_fixed))
     states = np.empty((len(sides), forward.space.num_dofs), forward.dtype)
@@ -74,15 +74,15 @@ def refine_solutions(
     sides: Float[np.ndarray, "draw free"],
 ) -> Float[np.ndarray, "draw free"]:
     """Solutions whose residuals are as small as those of Newton's iteration, or NaN."""
-    found = lu_solve(values, *places, sides, transposed=False)
-    left, rounding = residuals_and_rounding(values, places, found, sides)
+    result = lu_solve(values, *places, sides, transposed=False)
+    left, rounding = residuals_and_rounding(values, places, result, sides)
     goal = Newton().tolerance * np.linalg.norm(sides, axis=1)
     if (np.linalg.norm(left, axis=1) > goal).any():
         # An ill-conditioned matrix wants a second step.
-        found = found + lu_solve(values, *places, left, transposed=False)
-        left, rounding = residuals_and_rounding(values, places, found, sides)
+        result = result + lu_solve(values, *places, left, transposed=False)
+        left, rounding = residuals_and_rounding(values, places, result, sides)
     good = np.linalg.norm(left, axis=1) <= np.maximum(goal, rounding)
-    return np.where(good[:, None], found, np.nan)
+    return np.where(good[:, None], result, np.nan)
 
 
 def residuals_and_rounding(

@@ -100,20 +100,20 @@ class ExactStates(AbstractStateMap):
         self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws, z: ManyZ
     ) -> States:
         solver = problem.default_solver(self.linear_solver)
-        found = linear_states(problem, z) if isinstance(solver, SparseLU) else None
-        if found is None:
+        result = linear_states(problem, z) if isinstance(solver, SparseLU) else None
+        if result is None:
             return compiled_states(ExactStates(solver), problem, key, coordinates)
-        return on_device(found)
+        return on_device(result)
 
     def in_parts(self, problem: InverseProblem, coordinates: Draws) -> NodeDraws:
         """Of any number of draws, some at a time: few matrices are held, and programs are few."""
-        found = []
+        result = []
         for start in range(0, len(coordinates), AT_ONCE):
             part = np.asarray(coordinates[start : start + AT_ONCE])
             whole = jnp.asarray(np.resize(part, (AT_ONCE, part.shape[1])))
             z = latent_values(problem, whole)
-            found.append(np.asarray(self.from_outside(problem, jr.key(0), whole, z))[: len(part)])
-        return np.concatenate(found)
+            result.append(np.asarray(self.from_outside(problem, jr.key(0), whole, z))[: len(part)])
+        return np.concatenate(result)
 
 
 @eqx.filter_jit
@@ -163,10 +163,10 @@ class Posterior(eqx.Module):
     surrogate_error: SurrogateError | None = None
 
     def __check_init__(self):
-        found, wanted = self.distribution.num_coordinates, self.problem.num_coordinates
-        if found != wanted:
+        result, wanted = self.distribution.num_coordinates, self.problem.num_coordinates
+        if result != wanted:
             raise RieszError(
-                f"the distribution has {found} coordinates, but the problem has {wanted}."
+                f"the distribution has {result} coordinates, but the problem has {wanted}."
             )
 
     @property

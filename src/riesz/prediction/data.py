@@ -86,7 +86,7 @@ def new_places(
 ) -> NewPoints:
     problem = posterior.problem
     points = at.points if isinstance(at, Grid) else np.atleast_2d(np.asarray(at, float))
-    found = design_elsewhere(problem.likelihood, design, len(points))
+    result = design_elsewhere(problem.likelihood, design, len(points))
     where = locate(problem.forward.space.mesh, points, tolerance=tolerance, outside="raise")
     draws = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
     sites, axis = draws.shifts.sites, None if problem.time is None else problem.time.axis
@@ -94,7 +94,7 @@ def new_places(
         draws,
         points,
         where,
-        found,
+        result,
         seed=seed,
         together=together,
         site=None if sites is None or isinstance(at, Grid) else sites.numbers_at(points),
@@ -126,16 +126,16 @@ def predict_in_time(
     check_levels(quantiles)
     check_thresholds(exceed)
     posed = posterior.problem if under is None else under
-    found = reading(posed, times, at, tolerance=tolerance)
+    result = reading(posed, times, at, tolerance=tolerance)
     assert posed.time is not None  # or there is nothing to read
     if under is not None:
         check_same_unknowns(posterior.problem, under)
     if not measured or posterior.problem.likelihood.noise.observation_distribution is None:
-        parts = (posed, posterior.states, found, posed.default_solver(), measured)
+        parts = (posed, posterior.states, result, posed.default_solver(), measured)
         chunks = draw_chunks(posterior, TransientDraw(*parts), num_draws, seed)
         return collect(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
     settings = {"num_draws": num_draws, "seed": seed, "for_summary": True, "under": under}
-    draws, read = draws_and_readings(posterior, {MEASURED: found}, **settings)
+    draws, read = draws_and_readings(posterior, {MEASURED: result}, **settings)
     points = posed.forward.space.mesh.nodes if at is None else point_rows(at)
     when, sites = np.atleast_1d(posed.time.axis.numbers(times)), draws.shifts.sites
     every = np.tile(points, (len(when), 1))

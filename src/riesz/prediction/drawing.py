@@ -107,7 +107,7 @@ class Everything(eqx.Module):
                 whole = self.solve_states(key, problem, z, self.under)
             state = whole[-1]
             read = {name: one.of_states(whole) for name, one in self.readings.items()}
-        found = {
+        result = {
             "state": node_values(problem, state),
             "unknowns": {name: numbers_in(z[name]) for name in draw_names(problem)},
             "sensors": seen,
@@ -120,9 +120,9 @@ class Everything(eqx.Module):
             "read": read,
         }
         if self.for_summary or problem.time is not None:
-            return found
+            return result
         lines = budget(problem.forward, state, z)
-        return found | {
+        return result | {
             "flux": FluxAt()(problem, state, z) if self.has_flux else (),
             "gains": lines.gains,
             "outflows": lines.outflows,
@@ -206,30 +206,30 @@ def draws_and_readings(
     every = quantity_draws(
         posterior, sampler, num_draws=num_draws, seed=seed, numbers=most, progress=progress
     )
-    found = finite_draws(every)
-    found["unknowns"] = {
-        name: values_to_store(problem, name, own) for name, own in found["unknowns"].items()
+    result = finite_draws(every)
+    result["unknowns"] = {
+        name: values_to_store(problem, name, own) for name, own in result["unknowns"].items()
     }
-    distribution, shifts = posterior.distribution, shifts_of(problem, found)
+    distribution, shifts = posterior.distribution, shifts_of(problem, result)
     drawn = PosteriorDraws(
         mesh=mesh,
         seed=seed,
-        num_lost=len(every["state"]) - len(found["state"]),
+        num_lost=len(every["state"]) - len(result["state"]),
         is_all=isinstance(distribution, EmpiricalDraws) and num_draws >= distribution.num_draws,
-        state=NodalDraws(quantise(found["state"]), False),
-        unknowns=draws_by_name(problem, found),
-        observed=sensor_draws(problem, found["sensors"], shifts, seed),
+        state=NodalDraws(quantise(result["state"]), False),
+        unknowns=draws_by_name(problem, result),
+        observed=sensor_draws(problem, result["sensors"], shifts, seed),
         shifts=shifts,
         local_name=local_name(problem.likelihood),
         mapped=interior_fields(problem),
-        flux=found["flux"].mean(axis=0) if sampler.has_flux else None,
-        gains=found.get("gains", {}),
-        outflows=found.get("outflows", {}),
+        flux=result["flux"].mean(axis=0) if sampler.has_flux else None,
+        gains=result.get("gains", {}),
+        outflows=result.get("outflows", {}),
         learned=()
         if for_summary
-        else contractions_of(problem, draw_names(problem), found["unknowns"], num_draws, seed),
+        else contractions_of(problem, draw_names(problem), result["unknowns"], num_draws, seed),
     )
-    return drawn, found["read"]
+    return drawn, result["read"]
 
 
 def draws_and_course(

@@ -190,13 +190,13 @@ class Shifts(eqx.Module):
         Without a design covariates are those for which effects are zero. What neighbours leave
         open at a point is as large as what is exceeded with the complement of the probability.
         """
-        found = states
+        result = states
         if self.effects is not None and design is not None:
-            found = found + self.effects @ design.T
+            result = result + self.effects @ design.T
         if self.local is not None and self.local_weights is not None:
             moments = self.local.moments_at(points, self.local_weights)
-            found = found + moments.mean + moments.sd * ndtri(probability)
-        return found
+            result = result + moments.mean + moments.sd * ndtri(probability)
+        return result
 
     def expected(self, predictor: AtPlaces) -> AtPlaces:
         """What new measurements scatter about, in their unit."""

@@ -103,9 +103,9 @@ def record_draw(
     """What is read off the states of one draw at all times, with the stresses of `under`."""
     assert under.time is not None
     transient = under.time.transient(under.forward)
-    found = integrate_in_time(
+    result = integrate_in_time(
         transient, z, solver, transient.step.newton, lambda state, _: read(state)
     )
-    recorded = jnp.where(jnp.all(found.solved), found.recorded, jnp.nan)
+    recorded = jnp.where(jnp.all(result.solved), result.recorded, jnp.nan)
     beside = states.beside_the_march(problem, key, z, under, read, solver)
     return recorded if beside is None else recorded + beside

@@ -55,8 +55,8 @@ def measure_next(
         seed=seed,
         for_summary=not quantity.startswith("budget"),
     )
-    found = design_elsewhere(problem.likelihood, design, len(points))
-    there = candidates_at(draws, points, where, design=found, noise_sd=noise)
+    result = design_elsewhere(problem.likelihood, design, len(points))
+    there = candidates_at(draws, points, where, design=result, noise_sd=noise)
     return rank_places(target(draws, quantity), there, count, exact=exact)
 
 
@@ -69,8 +69,8 @@ def is_normal(posterior: Posterior, quantity: str, num_draws: int) -> bool:
         return False
     # What the equation does not read might be any function of its coordinates.
     known = quantity == STATE or quantity in by_equation(problem).reads
-    found = (affine_coordinates(problem), affine_beside_the_equation(problem)) if known else ()
-    return known and all(len(one) == size for one in found)
+    result = (affine_coordinates(problem), affine_beside_the_equation(problem)) if known else ()
+    return known and all(len(one) == size for one in result)
 
 
 def with_moments(posterior: Posterior) -> Posterior:

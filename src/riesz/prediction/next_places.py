@@ -121,8 +121,8 @@ def independent_draws(predictor: AtPlaces) -> float:
     most = np.sqrt(9 / count)  # what chance does is no likeness
 
     def alike(lag: int) -> float:
-        found = float(np.mean(some[lag:] * some[: count - lag]))
-        return found**2 if abs(found) > most else 0.0
+        result = float(np.mean(some[lag:] * some[: count - lag]))
+        return result**2 if abs(result) > most else 0.0
 
     half = (count + 1) // 2
     chained = sum(alike(lag) for lag in range(1, min(LAGS + 1, half)))
@@ -132,16 +132,16 @@ def independent_draws(predictor: AtPlaces) -> float:
 def compress(scaled: AtParts) -> Float[np.ndarray, "draw combination"]:
     """Fewer columns with the same inner products between draws, by Cholesky with pivots."""
     left = np.einsum("dp,dp->d", scaled, scaled)
-    goal, found = LEFT_OUT * left.sum(), np.zeros((len(scaled), 0))
+    goal, result = LEFT_OUT * left.sum(), np.zeros((len(scaled), 0))
     if scaled.shape[1] < min(len(scaled), 50):
         return scaled
-    while left.sum() > goal and found.shape[1] < min(scaled.shape):
+    while left.sum() > goal and result.shape[1] < min(scaled.shape):
         pivot = int(np.argmax(left))
-        column = scaled @ scaled[pivot] - found @ found[pivot]
-        found = np.column_stack([found, column / np.sqrt(left[pivot])])
-        left = np.maximum(left - found[:, -1] ** 2, 0.0)
+        column = scaled @ scaled[pivot] - result @ result[pivot]
+        result = np.column_stack([result, column / np.sqrt(left[pivot])])
+        left = np.maximum(left - result[:, -1] ** 2, 0.0)
         left[pivot] = 0.0
-    return found
+    return result
 
 
 def square_of(
@@ -211,8 +211,8 @@ def condition_on(joint: JointDraws, place: int) -> JointDraws:
     sides = joint.sides
     if sides is not None:
         held = np.einsum("dp,dp->p", joint.parts, joint.parts)[:, None]
-        found = square_of((joint.parts.T @ own)[:, None], held, own[None] @ own, joint.worth)[:, 0]
-        taken = np.clip(sides.taken + gain * found, 0.0, sides.variance)
+        result = square_of((joint.parts.T @ own)[:, None], held, own[None] @ own, joint.worth)[:, 0]
+        taken = np.clip(sides.taken + gain * result, 0.0, sides.variance)
         sides = dataclasses.replace(sides, taken=taken)
     parts, predictor = (
         one - shift * np.outer(own, own @ one) for one in (joint.parts, joint.predictor)
@@ -229,9 +229,9 @@ def errors(joint: JointDraws, places: Int[np.ndarray, " some"]) -> Float[np.ndar
     half = (count + 1) // 2
     groups = (np.arange(count) % half) * NUM_GROUPS // half
     left = (joint.without(groups == one, places) for one in np.unique(groups))
-    found = np.array([drops(one) / max(amount(one), 1e-300) for one in left])
-    spread = np.sum((found - found.mean(axis=0)) ** 2, axis=0)
-    return np.sqrt(spread * (len(found) - 1) / len(found))
+    result = np.array([drops(one) / max(amount(one), 1e-300) for one in left])
+    spread = np.sum((result - result.mean(axis=0)) ** 2, axis=0)
+    return np.sqrt(spread * (len(result) - 1) / len(result))
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,15 +275,15 @@ def best_places(
             f"there is nothing to be learned of {quantity}: the {words} is zero in the draws of "
             "the posterior."
         )
-    found = alone = drops(joint)
+    result = alone = drops(joint)
     chosen, cumulative, left = [], [], joint
     for number in range(count):
         if number:
             left = condition_on(left, chosen[-1])
-            found = drops(left)
-        found[chosen] = -np.inf
-        chosen.append(int(np.argmax(found)))
-        cumulative.append(max(float(found[chosen[-1]]), 0.0))
+            result = drops(left)
+        result[chosen] = -np.inf
+        chosen.append(int(np.argmax(result)))
+        cumulative.append(max(float(result[chosen[-1]]), 0.0))
     order = np.unique([*np.argsort(-alone)[:MOST_ERRORS], *chosen])
     error = np.full(len(points), np.nan)
     error[order] = errors(joint, order)

@@ -117,8 +117,8 @@ def new_measurements(
     if where is None:
         return NewMeasurement(None)
     points = at.points if isinstance(at, Grid) else np.atleast_2d(np.asarray(at, float))
-    found = design_elsewhere(problem.likelihood, design, len(points))
-    return NewMeasurement(where, None if found is None else jnp.asarray(found))
+    result = design_elsewhere(problem.likelihood, design, len(points))
+    return NewMeasurement(where, None if result is None else jnp.asarray(result))
 
 
 def quantity_draws(
@@ -168,8 +168,8 @@ def summarise(
     check_levels(quantiles)
     check_thresholds(exceed)
     chunks = draw_chunks(posterior, sampler, num_draws, seed)
-    found = collect(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
-    return found.on_grid(at) if isinstance(at, Grid) else found
+    result = collect(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
+    return result.on_grid(at) if isinstance(at, Grid) else result
 
 
 def draw_chunks(
@@ -195,10 +195,12 @@ def draw_chunks(
         key = jr.fold_in(state_key, number)
         own, now = coordinates[rows], jr.split(key)
         z = problem.latents.entries(problem.latents.of_draws(own))
-        found = states.from_outside(problem, now[0], own, z) if wanted else no_states(problem, size)
+        result = (
+            states.from_outside(problem, now[0], own, z) if wanted else no_states(problem, size)
+        )
         shared, own = split_shared(z, together)
         keys = jr.split(now[1], size).reshape(-1, together)
-        values = of_chunk(problem, sampler, keys, shared, own, found)
+        values = of_chunk(problem, sampler, keys, shared, own, result)
         yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
 
 
@@ -247,8 +249,8 @@ def num_sharing(problem: InverseProblem, coordinates: Draws) -> int:
     if not seldom.any() or seldom.all():
         return 1
     starts = np.flatnonzero((rows[1:, seldom] != rows[:-1, seldom]).any(axis=1)) + 1
-    found = int(np.gcd.reduce(np.append(starts, count)))
-    return max(size for size in range(1, MOST_TOGETHER + 1) if found % size == 0)
+    result = int(np.gcd.reduce(np.append(starts, count)))
+    return max(size for size in range(1, MOST_TOGETHER + 1) if result % size == 0)
 
 
 def split_shared(z: Z, together: int) -> tuple[Z, Z]:
@@ -287,8 +289,8 @@ def of_chunk(
     # One after the other: several factorisations of many matrices at a time have been seen to wait
     # for each other forever, on two cores. A block has one.
     blocks = states.reshape(*keys.shape, -1)
-    found = jax.lax.map(of_block, (keys, shared, own, blocks))
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
+    result = jax.lax.map(of_block, (keys, shared, own, blocks))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), result)
 
 
 def num_numbers(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:

@@ -53,17 +53,17 @@ def draw_prior(
     # Where that can be, a field is evaluated at those nodes alone.
     short = {n: one.at_some(nodes) for n, one in maps.items() if isinstance(one, ScaledNodes)}
     fields = LatentSpace(maps | short, tuple(maps))
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, weights in prior_draws(fields, keys[0], num_draws, problem.forward.dtype).items():
         some = ALL if name in short else nodes
-        found[name] = field_of(fields, name).nodal_draws(np.asarray(weights), some)
-    found |= prior_draws(
+        result[name] = field_of(fields, name).nodal_draws(np.asarray(weights), some)
+    result |= prior_draws(
         LatentSpace(numbers, tuple(numbers)),
         keys[1],
         PRIOR_DRAWS * num_draws,
         problem.forward.dtype,
     )
-    return {name: np.asarray(one).reshape(len(one), -1) for name, one in found.items()}
+    return {name: np.asarray(one).reshape(len(one), -1) for name, one in result.items()}
 
 
 def prior_draws(

@@ -115,8 +115,8 @@ class BudgetTerm(eqx.Module):
 
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> Float[Array, ""]:
         forward, own = problem.forwards[self.experiment], problem.states(state)[self.experiment]
-        found = budget(forward, own, z, region=self.region)
-        lines = found.gains | found.outflows
+        result = budget(forward, own, z, region=self.region)
+        lines = result.gains | result.outflows
         if self.name not in lines:
             raise RieszError(
                 f"the budget has no line {self.name!r}: it has {', '.join(map(repr, lines))}."

@@ -116,11 +116,11 @@ def over_places(
         collect([draws_at(slice(start, start + size))], num_draws, quantiles, exceed)
         for start in range(0, num_places, size)
     ]
-    found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    result = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     if not keep_draws:
-        return found
+        return result
     every = [draws_at(slice(start, start + size)) for start in range(0, num_places, size)]
-    return dataclasses.replace(found, draws=np.concatenate(every, axis=1))
+    return dataclasses.replace(result, draws=np.concatenate(every, axis=1))
 
 
 def check_thresholds(exceed: Sequence[float]) -> None:
@@ -152,8 +152,8 @@ def quantiles_of(draws: Chunk, levels: Sequence[float]) -> dict[float, Statistic
     """Quantiles over the draws, a block of places at a time."""
     flat = draws.reshape(len(draws), -1)
     blocks = np.array_split(flat, 1 + flat.size // NUMBERS_AT_ONCE, axis=1)
-    found = np.concatenate([np.quantile(block, levels, axis=0) for block in blocks], axis=1)
+    result = np.concatenate([np.quantile(block, levels, axis=0) for block in blocks], axis=1)
     return {
         float(level): values.reshape(draws.shape[1:])
-        for level, values in zip(levels, found, strict=True)
+        for level, values in zip(levels, result, strict=True)
     }

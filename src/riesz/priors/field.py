@@ -270,10 +270,10 @@ def as_mean(given: Any) -> Mean:
     mean = plain_number(given)
     if callable(mean) or (isinstance(mean, float | int) and np.isfinite(mean)):
         return mean
-    found = mean if isinstance(mean, float | int) else f"a {type(mean).__name__}"
+    result = mean if isinstance(mean, float | int) else f"a {type(mean).__name__}"
     raise RieszError(
-        f"the mean of a field is {found}: give a finite number or a function of one place, such as "
-        "lambda x: 1.0 + x[0]."
+        f"the mean of a field is {result}: give a finite number or a function of one place, such "
+        "as lambda x: 1.0 + x[0]."
     )
 
 
@@ -282,9 +282,9 @@ def as_scale(name: str, given: Any) -> float:
     value = plain_number(given)
     if isinstance(value, float | int) and 0 < value < np.inf:
         return value
-    found = value if isinstance(value, float | int) else f"a {type(value).__name__}"
+    result = value if isinstance(value, float | int) else f"a {type(value).__name__}"
     raise RieszError(
-        f"the {name} of a field is {found}: it must be positive, and finite. Kernels are for GP, "
+        f"the {name} of a field is {result}: it must be positive, and finite. Kernels are for GP, "
         "LogGP and KarhunenLoeve."
     )
 

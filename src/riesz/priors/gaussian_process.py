@@ -89,27 +89,27 @@ class ScaledField(AbstractFieldLatent):
         return self.value_given(coordinates[: self.num_scales], coordinates[self.num_scales :])
 
     def value_given(self, scales: Float[Array, " scale"], rest: Float[Array, " others"]) -> Weights:
-        found, own = self.scales(scales), len(self.inducing)
-        factor = covariance_factor(with_scales(self.kernel, found), self.inducing)
+        result, own = self.scales(scales), len(self.inducing)
+        factor = covariance_factor(with_scales(self.kernel, result), self.inducing)
         weights = jsp.linalg.solve_triangular(factor, rest[:own], lower=True, trans=1)
-        return jnp.concatenate([found, weights, self.rest * rest[own:]])
+        return jnp.concatenate([result, weights, self.rest * rest[own:]])
 
     def of_draws(
         self, draws: Float[np.ndarray, "draw coordinate"]
     ) -> Float[np.ndarray, "draw weight"]:
         count, own = self.num_scales, len(self.inducing)
-        found = np.empty(draws.shape)
-        found[:, count + own :] = np.asarray(self.rest) * draws[:, count + own :]
+        result = np.empty(draws.shape)
+        result[:, count + own :] = np.asarray(self.rest) * draws[:, count + own :]
         places = np.asarray(self.inducing, float)
         for scales, rows in by_scales(draws[:, :count]):
             kernel = rescale_kernel(self.kernel, self.spread, scales)
             factor = inducing_factor(kernel, places)
-            found[rows, 0], found[rows, 1:count] = kernel.sd, kernel.lengths
+            result[rows, 0], result[rows, 1:count] = kernel.sd, kernel.lengths
             rest = draws[rows, count : count + own]
-            found[rows, count : count + own] = sla.solve_triangular(
+            result[rows, count : count + own] = sla.solve_triangular(
                 factor, rest.T, lower=True, trans=1
             ).T
-        return found
+        return result
 
     def scales(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " scale"]:
         """The sd and the length scales."""
@@ -169,12 +169,12 @@ class ScaledNodes(AbstractFieldLatent):
     def of_draws(
         self, draws: Float[np.ndarray, "draw coordinate"]
     ) -> Float[np.ndarray, "draw node"]:
-        found = np.empty((len(draws), len(self.nodes)))
+        result = np.empty((len(draws), len(self.nodes)))
         for scales, rows in by_scales(draws[:, : self.num_scales]):
             factor, near = self.on_host(scales)
             rest = draws[rows, self.num_scales :]
-            found[rows] = sla.solve_triangular(factor, rest.T, lower=True, trans=1).T @ near
-        return found
+            result[rows] = sla.solve_triangular(factor, rest.T, lower=True, trans=1).T @ near
+        return result
 
     def on_host(
         self, scales: Float[np.ndarray, " scale"]

@@ -133,8 +133,8 @@ class Parametric(AbstractLatent):
         if isinstance(prior, dist.MultivariateNormal):
             return np.stack([prior.mean + place * prior.variance**0.5 for place in PLACES])
         if isinstance(self.transport, ByQuantiles | ByTable) or self.num_coordinates == 1:
-            found = np.stack([np.asarray(self.where_all_are(place)) for place in PLACES])
-            return np.sort(found, axis=0)  # a transform may fall with the coordinate
+            result = np.stack([np.asarray(self.where_all_are(place)) for place in PLACES])
+            return np.sort(result, axis=0)  # a transform may fall with the coordinate
         normals = np.random.default_rng(0).normal(size=(NUM_DRAWS, self.num_coordinates))
         draws = values_of_draws({"own": self}, {"own": on_device(normals)})["own"]
         return np.quantile(np.asarray(draws), ndtr(PLACES), axis=0)
@@ -230,11 +230,11 @@ class LatentSpace(eqx.Module):
         parts = {name: draws[:, part] for name, part in self.slices().items()}
         by_host = {n: self.latents[n].of_draws(np.asarray(own, float)) for n, own in parts.items()}
         left = {n: own for n, own in parts.items() if by_host[n] is None}
-        found = values_of_draws({name: self.latents[name] for name in left}, left) if left else {}
+        result = values_of_draws({name: self.latents[name] for name in left}, left) if left else {}
         for name, values in by_host.items():
             if values is not None:
-                found[name] = on_device(values, draws.dtype)
-        return found
+                result[name] = on_device(values, draws.dtype)
+        return result
 
     def log_prior(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, ""]:
         """The log-density of the coordinates: standard normal."""

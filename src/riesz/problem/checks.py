@@ -64,10 +64,10 @@ def check_kinds_of_parts(domain: Any, latents: Any, observations: Any, likelihoo
     )
     for name, value, kind, advice in wanted:
         if not isinstance(value, kind):
-            found = (
+            result = (
                 f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
             )
-            raise RieszError(f"{name}: found {found}, give {advice}.")
+            raise RieszError(f"{name}: found {result}, give {advice}.")
 
 
 def names_in(
@@ -243,14 +243,14 @@ def trace(parts: Described, z: PyTree) -> None:
             for name, value in likelihood.parameters(z).items():
                 check_noise_shape(jnp.shape(value), count, name)
         zeros = jnp.zeros(parts.num_sensors, parts.forwards[0].dtype)
-        found = [parts.likelihood.log_prob(zeros, zeros, z)]
+        result = [parts.likelihood.log_prob(zeros, zeros, z)]
         for forward, sensors in zip(parts.forwards, parts.sensors, strict=True):
             state = jnp.zeros(forward.space.num_dofs, forward.dtype)
-            found += [residual(forward, state, z), dirichlet_values(forward, z)]
-            found += [sensors.predict(forward, state, z)]
+            result += [residual(forward, state, z), dirichlet_values(forward, z)]
+            result += [sensors.predict(forward, state, z)]
         if parts.time is not None and parts.time.initial is not None:
-            found.append(initial_values(parts.time.initial, z))
-        return found
+            result.append(initial_values(parts.time.initial, z))
+        return result
 
     jax.eval_shape(everything, z)
 

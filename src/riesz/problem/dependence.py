@@ -190,11 +190,11 @@ RULES: dict[str, Callable[[Any, Sequence[Dependence]], Dependence]] = {
 def inner_trace(parameters: dict[str, Any]) -> Jaxpr | None:
     """Of a function that is called as it is: compiled, or with derivatives of its own."""
     for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        found = parameters.get(key)
-        if isinstance(found, ClosedJaxpr):
-            return found.jaxpr
-        if isinstance(found, Jaxpr):
-            return found
+        result = parameters.get(key)
+        if isinstance(result, ClosedJaxpr):
+            return result.jaxpr
+        if isinstance(result, Jaxpr):
+            return result
     return None
 
 
@@ -212,10 +212,10 @@ def through_scan(equation: Any, operands: Sequence[Dependence]) -> list[Dependen
     fixed, rest = list(operands[:num_fixed]), list(operands[num_fixed:])
     carried, rows = rest[:num_carried], rest[num_carried:]
     while True:
-        found = through(body, [*fixed, *carried, *rows])
-        grown = [join_dependences(pair) for pair in zip(carried, found, strict=False)]
+        result = through(body, [*fixed, *carried, *rows])
+        grown = [join_dependences(pair) for pair in zip(carried, result, strict=False)]
         if grown == carried:
-            return found
+            return result
         carried = grown
 
 

@@ -140,8 +140,8 @@ def sizes_at(
             state = State(number, (number,) * domain.dim)
             point = Point(position(vertices, tuple(weights)), tuple(weights), state, z)
             form = sum_of_terms(physics, (local,), normal, point)
-            found = (form.density, *((None,) * domain.dim if form.flux is None else form.flux))
-            return jnp.stack([jnp.zeros(()) if p is None else jnp.asarray(p) for p in found])
+            result = (form.density, *((None,) * domain.dim if form.flux is None else form.flux))
+            return jnp.stack([jnp.zeros(()) if p is None else jnp.asarray(p) for p in result])
 
         over_places = jax.vmap(parts, in_axes=(-1, -1, -1, -1, None))
         arguments = (vertices, barycentric, domain.normal, gathered)

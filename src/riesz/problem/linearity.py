@@ -160,11 +160,11 @@ def affine_coordinates(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
     Where the equation is linear, $L(\xi) u = f(\xi)$, the solution is affine in those coordinates
     that $L$ does not depend on and $f$ is affine in.
     """
-    found = by_equation(problem)
-    if not found.is_affine_in([STATE]):
+    result = by_equation(problem)
+    if not result.is_affine_in([STATE]):
         return np.zeros(0, int)
-    apart = {name for name in problem.latents.names if frozenset((STATE, name)) not in found.meets}
-    return places_of(problem, affine_together(apart, found))
+    apart = {name for name in problem.latents.names if frozenset((STATE, name)) not in result.meets}
+    return places_of(problem, affine_together(apart, result))
 
 
 def places_of(problem: InverseProblem, names: Collection[str]) -> Int[np.ndarray, " coordinate"]:
@@ -210,17 +210,17 @@ class Parts(eqx.Module):
         """
         whole = self.together(linear, others)
         held = self.together(jnp.zeros_like(linear), others)
-        found = {}
+        result = {}
         for name, part in latents.slices().items():
             latent, own = latents.latents[name], held[part]
             count = latent.num_scales
             linear_too = name in self.names
-            found[name] = (
+            result[name] = (
                 latent.value_given(own[:count], whole[part][count:])
                 if linear_too
                 else latent.value(own)
             )
-        return latents.entries(found)
+        return latents.entries(result)
 
 
 @once_per_problem
@@ -280,8 +280,8 @@ def read_by_state(
 
 def affine_beside_the_equation(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
     """Coordinates in which prescribed values, and shifts of the data, are affine together."""
-    found = join_dependences(beside_the_equation(problem))
-    return places_of(problem, affine_together(problem.latents.names, found))
+    result = join_dependences(beside_the_equation(problem))
+    return places_of(problem, affine_together(problem.latents.names, result))
 
 
 def read_by_noise(problem: InverseProblem) -> Int[np.ndarray, " read"]:

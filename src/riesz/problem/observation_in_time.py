@@ -71,10 +71,10 @@ class ObservationInTime(eqx.Module):
         self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
     ) -> Float[Array, " record"]:
         """The whole record, time by time; NaN where the march came to a halt."""
-        found = integrate_in_time(
+        result = integrate_in_time(
             self.transient(step), z, solver, step.newton, Reader(self.sensors, step)
         )
-        return jnp.where(jnp.all(found.solved), found.recorded, jnp.nan).ravel()
+        return jnp.where(jnp.all(result.solved), result.recorded, jnp.nan).ravel()
 
     def steady(
         self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
@@ -187,6 +187,6 @@ def time_rows(
     entries = np.concatenate([1 - share, share])
     columns = np.concatenate([step * num_places + place, (step + 1) * num_places + place])
     shape = (len(times), len(axis.times) * num_places)
-    found = sp.coo_array((entries, (np.concatenate([each, each]), columns)), shape=shape).tocsr()
-    found.eliminate_zeros()
-    return found
+    result = sp.coo_array((entries, (np.concatenate([each, each]), columns)), shape=shape).tocsr()
+    result.eliminate_zeros()
+    return result

@@ -351,7 +351,7 @@ def fields_read(function: Function, latents: LatentSpace, dim: int) -> list[str]
         return function.at((), Point(jnp.zeros(dim), (), nowhere(dim), z))
 
     try:
-        found = dependence(of_unknowns, inputs).reads
+        result = dependence(of_unknowns, inputs).reads
     except KeyError:  # an unknown without a prior, which is told later
         return []
-    return [name for name in fields if name in found]
+    return [name for name in fields if name in result]

@@ -187,8 +187,8 @@ class InverseProblem(eqx.Module):
         """
         state = self.state(coordinates)
         likelihood = self.log_likelihood(coordinates, state)
-        found = self.latents.log_prior(coordinates) + likelihood
-        return jnp.where(jnp.all(jnp.isfinite(state)), found, -jnp.inf)
+        result = self.latents.log_prior(coordinates) + likelihood
+        return jnp.where(jnp.all(jnp.isfinite(state)), result, -jnp.inf)
 
     def explain(self, coordinates: Coordinates, where: str) -> NoReturn:
         """Raise where the log-density is not finite, and say what is wrong."""

@@ -89,7 +89,7 @@ def entity_sums(
     z: Z,
 ) -> Float[Array, " entity"]:
     """Of the entries of each entity's matrix, or of its residual at the prescribed values."""
-    found = []
+    result = []
     for group, weight in zip(groups, weights, strict=True):
         physics = resolve_terms(group.terms, forward.space.element, z)
         local = local_states(group.domain, known)
@@ -97,8 +97,8 @@ def entity_sums(
             entries = jnp.stack(entity_matrices(physics, group.domain, local))
         else:
             entries = jnp.stack(entity_residuals(physics, group.domain, local))
-        found.append(jnp.sum((weight * entries).reshape(-1, weight.shape[-1]), axis=0))
-    return jnp.concatenate(found)
+        result.append(jnp.sum((weight * entries).reshape(-1, weight.shape[-1]), axis=0))
+    return jnp.concatenate(result)
 
 
 class EmpiricalInterpolation(NamedTuple):

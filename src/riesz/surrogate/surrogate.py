@@ -176,8 +176,8 @@ def values_and_gradients(
 def affine_values(problem: BoundaryValueProblem, latents: LatentSpace) -> AffineValues:
     """The prescribed values by the coordinates; raises where they are not affine in them."""
     far = np.random.default_rng(0).normal(size=latents.num_coordinates)
-    found = values_and_gradients(problem, latents, on_device(far, problem.dtype))
-    start, slopes, there = (np.asarray(one, dtype=float) for one in found)
+    result = values_and_gradients(problem, latents, on_device(far, problem.dtype))
+    start, slopes, there = (np.asarray(one, dtype=float) for one in result)
     (moving,) = np.nonzero(np.abs(slopes).max(axis=0, initial=0.0))
     gap = there - start - slopes @ far
     size = np.abs(start).max(initial=0.0) + np.abs(slopes @ far).max(initial=0.0)

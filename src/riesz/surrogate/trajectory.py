@@ -72,11 +72,11 @@ class Trajectory(AbstractPlacedState):
         step, coordinates = z[STEP], z[COORDINATES]
         columns = self.functions.at(place)[1 + self.num_responses :]
         lifted = columns @ (self.lifting[step] @ with_one(coordinates))
-        found = lifted + self.basis(place) @ mixture
+        result = lifted + self.basis(place) @ mixture
         if not self.begins:
-            return found
+            return result
         begun = place.barycentric @ z[BEGUN][place.corners]
-        return jnp.where(step == 0, begun, found)
+        return jnp.where(step == 0, begun, result)
 
     def basis(self, place: Place) -> Float[Array, " feature"]:
         """The functions of place, zero where values are prescribed."""
@@ -116,8 +116,8 @@ def lifting_in_time(
     if not len(problem.fixed):
         return Lifting(np.zeros((0, 0)), np.zeros((len(times), 0, latents.num_coordinates + 1)))
     far = np.random.default_rng(0).normal(size=latents.num_coordinates)
-    found = values_in_time(problem, latents, on_device(far, problem.dtype), on_device(times))
-    start, slopes, there = (np.asarray(one, dtype=float) for one in found)
+    result = values_in_time(problem, latents, on_device(far, problem.dtype), on_device(times))
+    start, slopes, there = (np.asarray(one, dtype=float) for one in result)
     gap = np.abs(there - start - slopes @ far).max(initial=0.0)
     size = np.abs(start).max(initial=0.0) + np.abs(slopes @ far).max(initial=0.0)
     if gap > max(AFFINE_TOLERANCE, 1e3 * np.finfo(problem.dtype).eps) * size:
@@ -165,14 +165,14 @@ def responses(
     if not 0 < count <= MOST_WELLS:
         return np.zeros((problem.space.num_dofs, 0))
     loads = np.hstack([operator.to_scipy().toarray().T for operator in points])[free]
-    found = []
+    result = []
     for shift in shifts:
         form = diffusion(1.0) + reaction(shift)
         matrix = jacobian(with_form(problem, form), nothing).to_scipy().tocsc()
         columns = spla.splu(matrix).solve(np.asarray(loads, float))
-        found.append(columns / np.abs(columns).max(axis=0))
+        result.append(columns / np.abs(columns).max(axis=0))
     whole = np.zeros((problem.space.num_dofs, count * len(shifts)))
-    whole[free] = np.hstack(found)
+    whole[free] = np.hstack(result)
     return whole
 
 

@@ -25,12 +25,12 @@ def calibrate_case(
     """
     Amortise().check(case.problem)
     folder = None if out is None else make_folder(Path(out))
-    found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
+    result = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
     if folder is not None:
         words = ["riesz", "check", str(case.path), "--calibrate"]
         words += ["--data-sets", str(num_data_sets), "--seed", str(seed)]
         config = case.tables.model_dump(mode="json", exclude_none=True)
-        content = results(shlex.join(words), config, seed, found.rows(), found.figures())
+        content = results(shlex.join(words), config, seed, result.rows(), result.figures())
         write_results(folder / RESULTS, content)
-        save_figure(folder / RANKS, ranks_figure(found))
-    return found
+        save_figure(folder / RANKS, ranks_figure(result))
+    return result

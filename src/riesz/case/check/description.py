@@ -172,13 +172,13 @@ def longest_edge(mesh: Mesh) -> float:
 def wells_lines(case: Case) -> list[str]:
     """How many there are, where they were found, and what they put in together."""
     known = [one for one in case.wells if one.unknown is None]
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for one in known:
-        found[one.columns.path.name] = found.get(one.columns.path.name, 0) + one.count
+        result[one.columns.path.name] = result.get(one.columns.path.name, 0) + one.count
     lines = []
     if known:
-        places = ", ".join(f"{count} in {name}" for name, count in found.items())
-        count = sum(found.values())
+        places = ", ".join(f"{count} in {name}" for name, count in result.items())
+        count = sum(result.values())
         lines.append(
             f"{format_well_count(count)} ({places}) with a total rate of {total_rate(case):.6g}"
             f"{', at last' if any(one.times is not None for one in known) else ''}"

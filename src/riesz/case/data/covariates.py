@@ -112,8 +112,8 @@ def every_encoding(
     prepared: DataRows, logs: Sequence[str], *, curved: bool
 ) -> tuple[Encoding, ...]:
     """Of each covariate and, where effects are curved, of all numbers together."""
-    found = encodings_of(prepared, logs)
-    return (*found, curve_of(prepared, found)) if curved else found
+    result = encodings_of(prepared, logs)
+    return (*result, curve_of(prepared, result)) if curved else result
 
 
 def curve_of(prepared: DataRows, encodings: Sequence[Single]) -> Curve:

@@ -86,8 +86,8 @@ def prepare_data(
         sites = readings.sites or place_numbers(points).astype(str).tolist()
         dates = None if names.aggregate != "last" else dates_of(table, str(names.date))
         least = floor if names.sd_from_scatter else None
-        found = aggregate(readings, sites, names.aggregate, dates, least)
-        readings = found if names.site is not None else dataclasses.replace(found, sites=None)
+        result = aggregate(readings, sites, names.aggregate, dates, least)
+        readings = result if names.site is not None else dataclasses.replace(result, sites=None)
     notes = (*dropped, *readings.notes, *odd_numbers(readings, names, table.place))
     return dataclasses.replace(readings, notes=notes)
 
@@ -252,8 +252,8 @@ def in_window(
     window = f"{name} from {first or 'the first'} to {last or 'the last'}"
     if not inside.any():
         known = [date for date in dates if date is not None]
-        found = f"they go from {min(known)} to {max(known)}" if known else "all are empty"
-        raise FileFormatError(f"{table.path}: no row has a {window}: {found}.")
+        result = f"they go from {min(known)} to {max(known)}" if known else "all are empty"
+        raise FileFormatError(f"{table.path}: no row has a {window}: {result}.")
     empty = sum(date is None for date in dates)
     told = f"{window} keeps {inside.sum()} of {len(dates)} rows"
     return table.select(inside), [f"{told} ({empty} without a date)" if empty else told]
@@ -294,15 +294,15 @@ def coordinates_of_sites(
     sites: TextTable, name: str, axes: tuple[str, str]
 ) -> dict[str, tuple[float, float]]:
     """Where each site is; raises where one has two places."""
-    found: dict[str, tuple[float, float]] = {}
+    result: dict[str, tuple[float, float]] = {}
     x, y = (sites.numbers(axis).tolist() for axis in axes)
     for row, (own, *place) in enumerate(zip(identifiers(sites, name), x, y, strict=True)):
-        if found.setdefault(own, (place[0], place[1])) != (place[0], place[1]):
+        if result.setdefault(own, (place[0], place[1])) != (place[0], place[1]):
             raise FileFormatError(
-                f"{sites.at(row)}: the site {own!r} is there twice, at {found[own]} and at "
+                f"{sites.at(row)}: the site {own!r} is there twice, at {result[own]} and at "
                 f"{tuple(place)}: keep one."
             )
-    return found
+    return result
 
 
 def join_sites(

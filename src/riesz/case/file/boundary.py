@@ -87,8 +87,8 @@ class BoundaryTable(FileTable):
 
     def given(self) -> dict[str, Any]:
         """What holds, each a number or the name of an unknown."""
-        found = {key: getattr(self, key) for key in (*KINDS, "stage")}
-        return {key: value for key, value in found.items() if value is not None}
+        result = {key: getattr(self, key) for key in (*KINDS, "stage")}
+        return {key: value for key, value in result.items() if value is not None}
 
 
 Boundary = Mapping[str, BoundaryTable]
@@ -156,10 +156,10 @@ def read_regions(
 ) -> tuple[Region, ...]:
     regions = []
     for name, table in tables.items():
-        found = read_features(folder / table.file, table.layer, "polygon", into=crs)
-        kept, _ = filter_rows(found.table, table.where, f"regions.{name}.where")
-        polygons = [found.shapes[row - 1] for row in kept.lines.tolist()]
-        regions.append(Region(name, found.table.path, polygons, found.table.crs))
+        result = read_features(folder / table.file, table.layer, "polygon", into=crs)
+        kept, _ = filter_rows(result.table, table.where, f"regions.{name}.where")
+        polygons = [result.shapes[row - 1] for row in kept.lines.tolist()]
+        regions.append(Region(name, result.table.path, polygons, result.table.crs))
     return tuple(regions)
 
 
@@ -199,9 +199,9 @@ def load_regions(path: Path, tables: Mapping[str, RegionTable]) -> tuple[Region,
     """The same again from a run folder."""
     if not tables:
         return ()
-    found = read_features(path, None, "polygon")
-    names = found.table.cells(NAME)
+    result = read_features(path, None, "polygon")
+    names = result.table.cells(NAME)
     return tuple(
-        Region(name, path, [s for s, own in zip(found.shapes, names, strict=True) if own == name])
+        Region(name, path, [s for s, own in zip(result.shapes, names, strict=True) if own == name])
         for name in tables
     )

@@ -117,15 +117,15 @@ class Scenario:
 
     def change_tables(self, axis: TimeAxis | None) -> ProblemTables:
         """With coefficients in place of what is shifted, or differs only from a time on."""
-        tables, found = self.tables, dict[str, dict[str, Any]]()
+        tables, result = self.tables, dict[str, dict[str, Any]]()
         for (table, key), (old, new) in self.edits.items():
             value = self.coefficient(f"{table}.{key}", old, new, axis)
-            found.setdefault(table, {})[key] = value
+            result.setdefault(table, {})[key] = value
         boundary = {
-            tag: one.model_copy(update=found.get(f"boundary.{tag}", {}))
+            tag: one.model_copy(update=result.get(f"boundary.{tag}", {}))
             for tag, one in tables.boundary.items()
         }
-        equation = tables.equation.model_copy(update=found.get("equation", {}))
+        equation = tables.equation.model_copy(update=result.get("equation", {}))
         return tables.model_copy(update={"equation": equation, "boundary": boundary})
 
     def coefficient(self, key: str, old: Any, new: Any, axis: TimeAxis | None) -> Any:
@@ -159,9 +159,9 @@ class Scenario:
         return scaled(old, factor)
 
     def change_series(self, histories: Histories, axis: TimeAxis | None) -> Histories:
-        found = dict(histories)
+        result = dict(histories)
         if axis is None:
-            return found
+            return result
         for name, change in self.changes.series.items():
             old, table = histories[name], self.tables.series[name]
             new = old
@@ -175,23 +175,23 @@ class Scenario:
                 values = np.where(when > self.since(axis), after, before)
             else:
                 when, values = axis.times[:-1], self.mix(axis, old.means(axis), new.means(axis))
-            found[name] = replace(old, values=values, times=times_on(axis, when))
-        return found
+            result[name] = replace(old, values=values, times=times_on(axis, when))
+        return result
 
     def change_wells(
         self, wells: Sequence[WellPoints], axis: TimeAxis | None
     ) -> tuple[WellPoints, ...]:
         """And new ones, behind the others."""
-        found = list(wells)
+        result = list(wells)
         for number, change in enumerate(self.changes.wells, 1):
             if not change.is_new:
                 self.check_meant(change, wells)
-                found = [self.change_entry(one, change, axis) for one in found]
+                result = [self.change_entry(one, change, axis) for one in result]
                 continue
             numbers = np.array([[change.x, change.y, 0.0]], dtype=float)
             at = Columns(self.path, (*AXES, RATE), numbers, np.array([number]), "[[wells]] entry")
-            found.append(self.change_entry(WellPoints(at, names=[""]), change, axis, new=True))
-        return tuple(found)
+            result.append(self.change_entry(WellPoints(at, names=[""]), change, axis, new=True))
+        return tuple(result)
 
     def check_meant(self, change: WellChange, wells: Sequence[WellPoints]) -> None:
         known = dict.fromkeys(name for one in wells for name in one.place_names if name)

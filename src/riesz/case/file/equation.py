@@ -37,13 +37,13 @@ def as_regional(value: Any) -> Any:
         return as_coefficient_value(value)
     if not value:
         raise ValueError("is an empty table: give a value for each region, or one for all")
-    found = {}
+    result = {}
     for name, one in value.items():
         try:
-            found[name] = as_coefficient_value(one)
+            result[name] = as_coefficient_value(one)
         except ValueError as error:
             raise ValueError(f"has {name}, which {error}") from None
-    return found
+    return result
 
 
 def as_anisotropy(value: Any) -> Any:
@@ -143,11 +143,11 @@ class EquationTable(FileTable):
 
     def coefficients(self) -> dict[str, Any]:
         """All that may be the name of an unknown, by key."""
-        found = {}
+        result = {}
         for name, value in self.given().items():
             by_name = value if isinstance(value, dict) else {"": value}
-            found |= {f"equation.{name}.{own}".rstrip("."): one for own, one in by_name.items()}
-        return found
+            result |= {f"equation.{name}.{own}".rstrip("."): one for own, one in by_name.items()}
+        return result
 
     def regional(self) -> list[str]:
         """Keys whose values differ by region."""

@@ -49,12 +49,12 @@ class ExperimentTable(FileTable):
     def unknowns(self) -> dict[str, Any]:
         """What may be the name of an unknown, by key."""
         noise = {} if self.noise is None else self.noise.unknowns()
-        found = {f"noise.{key}": value for key, value in noise.items()} | {"source": self.source}
+        result = {f"noise.{key}": value for key, value in noise.items()} | {"source": self.source}
         for tag, one in self.boundary.items():
-            found |= {f"boundary.{tag}.{key}": value for key, value in one.given().items()}
+            result |= {f"boundary.{tag}.{key}": value for key, value in one.given().items()}
         for number, one in enumerate(self.wells or [], 1):
-            found[f"wells.{number}.rate"] = one.unknown()
-        return found
+            result[f"wells.{number}.rate"] = one.unknown()
+        return result
 
     def measurements(self, names: ObservationsTable, noise: NoiseTable) -> MeasurementTable:
         """Its file as a table of further measurements."""
@@ -104,15 +104,15 @@ def pose_experiments(
     logged: bool,
 ) -> list[Posed]:
     """Each experiment, from the first and what it says itself."""
-    found = []
+    result = []
     for one, table, own in zip(experiments, tables, rows, strict=True):
         data, noise = data_of([table], [as_logarithms(own) if logged else own])
         equation = first.equation
         if one.source is not None:
             equation = equation.model_copy(update={"source": one.source})
         wells = first.wells if one.wells is None else read_wells(path, one.wells, crs)
-        found.append(Posed(equation, {**first.boundary, **one.boundary}, wells, data, noise))
-    return found
+        result.append(Posed(equation, {**first.boundary, **one.boundary}, wells, data, noise))
+    return result
 
 
 def as_logarithms(rows: SensorRows) -> SensorRows:

@@ -186,7 +186,7 @@ def read_rows(path: Path, table: MeasurementTable, crs: str | None) -> SensorRow
         numbers = rows_in_crs(path, table.kind, numbers, table.crs, crs)
         return SensorRows(path, value, numbers, [], crs or table.crs)
     name = str(table.value or VALUE)
-    found = read_table(path.parent / table.file, layer=table.layer, value=name)
+    result = read_table(path.parent / table.file, layer=table.layer, value=name)
     names = [getattr(table, key) or key for key in table.columns()]
     for key, column in zip(table.columns(), names, strict=True):
         if isinstance(column, float) and key != ANGLE:
@@ -195,12 +195,12 @@ def read_rows(path: Path, table: MeasurementTable, crs: str | None) -> SensorRow
                 "the name of its column."
             )
     columns = [
-        np.full(found.num_rows, one) if isinstance(one, float) else found.numbers(one)
+        np.full(result.num_rows, one) if isinstance(one, float) else result.numbers(one)
         for one in names
     ]
-    own = table.crs or found.crs
-    numbers = rows_in_crs(found.path, table.kind, np.column_stack(columns), own, crs)
-    return SensorRows(found.path, found.numbers(name), numbers, [], crs or own)
+    own = table.crs or result.crs
+    numbers = rows_in_crs(result.path, table.kind, np.column_stack(columns), own, crs)
+    return SensorRows(result.path, result.numbers(name), numbers, [], crs or own)
 
 
 def rows_in_crs(
@@ -222,10 +222,12 @@ def rows_in_crs(
 def read_averages(folder: Path, table: MeasurementTable, crs: str | None) -> SensorRows:
     """Averages over the polygons or lines of a layer."""
     kind = "polygon" if table.polygons is not None else "line"
-    found = read_features(folder / str(table.map_file), table.layer, kind, into=crs)
-    values = found.table.numbers(str(table.value or VALUE))
+    result = read_features(folder / str(table.map_file), table.layer, kind, into=crs)
+    values = result.table.numbers(str(table.value or VALUE))
     numbers = np.zeros((len(values), 0))
-    return SensorRows(found.table.path, values, numbers, list(found.shapes), crs or found.table.crs)
+    return SensorRows(
+        result.table.path, values, numbers, list(result.shapes), crs or result.table.crs
+    )
 
 
 def directions(degrees: Float[np.ndarray, " row"]) -> Points:
@@ -236,20 +238,20 @@ def observable_of(table: MeasurementTable, rows: SensorRows) -> AbstractObservab
     """What was measured."""
     match table.kind:
         case "average":
-            found = average_of(table, rows)
+            result = average_of(table, rows)
         case "flux" if table.through is not None:
-            found = FluxThrough([table.through], table.out_of)
+            result = FluxThrough([table.through], table.out_of)
         case "flux":
-            found = FluxAlong(rows.points, directions(rows.numbers[:, 2]))
+            result = FluxAlong(rows.points, directions(rows.numbers[:, 2]))
         case "gradient":
-            found = GradientAt(rows.points, directions(rows.numbers[:, 2]))
+            result = GradientAt(rows.points, directions(rows.numbers[:, 2]))
         case "difference":
-            found = DifferenceBetween(rows.points, rows.numbers[:, 2:])
+            result = DifferenceBetween(rows.points, rows.numbers[:, 2:])
         case "coefficient":
-            found = CoefficientAt(str(table.of), rows.points)
+            result = CoefficientAt(str(table.of), rows.points)
         case _:
-            found = AtPoints(rows.points)
-    return LogOf(found) if table.log else found
+            result = AtPoints(rows.points)
+    return LogOf(result) if table.log else result
 
 
 def average_of(table: MeasurementTable, rows: SensorRows) -> AbstractObservable:
@@ -300,8 +302,8 @@ def load_measurements(path: Path, tables: Sequence[MeasurementTable]) -> tuple[S
     """The same again from a run folder."""
     if not tables:
         return ()
-    found = json.loads(read_bytes(path))
-    if not isinstance(found, list) or len(found) != len(tables):
+    result = json.loads(read_bytes(path))
+    if not isinstance(result, list) or len(result) != len(tables):
         raise FileFormatError(f"{path} does not go with the problem of its run: fit again.")
     return tuple(
         SensorRows(
@@ -310,5 +312,5 @@ def load_measurements(path: Path, tables: Sequence[MeasurementTable]) -> tuple[S
             np.array(one["numbers"], float).reshape(len(one["values"]), -1),
             one["shapes"],
         )
-        for one in found
+        for one in result
     )

@@ -121,9 +121,9 @@ class Case:
         tables = self.tables.model_copy(update={"observations": names})
         problem = self.problem
         if not local:
-            found = MapInputs(self.wells, (), self.regions, self.measurements, self.series)
+            result = MapInputs(self.wells, (), self.regions, self.measurements, self.series)
             domain = refine_domain(self.path, tables, self.coarse, self.regions)
-            problem = build_problem(self.path, tables, self.prepared, found, domain, self.rivers)
+            problem = build_problem(self.path, tables, self.prepared, result, domain, self.rivers)
         decided = {**self.decided, "observations": {LOCAL: local}}
         return replace(self, tables=tables, problem=problem, decided=decided, remarks=remarks)
 
@@ -182,35 +182,35 @@ def read_case(
     else:  # a run's own, in the problem's coordinates
         prepared = read_data_rows(table, names)
     file = None if file is None else outline_of(path, tables.domain, tables.crs)
-    found = read_map_inputs(path, tables, kept)
+    result = read_map_inputs(path, tables, kept)
     told: list[str] = []
     if coarse is None:
         if tables.crs is None:
-            named = [one.crs for one in (*found.wells, *found.rivers, *found.regions)]
-            named += [one.crs for one in found.measurements]
+            named = [one.crs for one in (*result.wells, *result.rivers, *result.regions)]
+            named += [one.crs for one in result.measurements]
             tables, decided = with_crs(tables, decided, named)
-            found = read_map_inputs(path, tables, kept)
+            result = read_map_inputs(path, tables, kept)
         told = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
         coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
     if scenario is not None:
-        tables, found = apply_scenario(scenario, found)
+        tables, result = apply_scenario(scenario, result)
     prepared = drop_outside(prepared, coarse, names)
-    for one in found.wells:
+    for one in result.wells:
         check_inside_mesh(one.columns, coarse)
-    domain = refine_domain(path, tables, coarse, found.regions)
+    domain = refine_domain(path, tables, coarse, result.regions)
     mesh = finest(domain)
-    beds = zip(found.rivers, tables.rivers, strict=True)
+    beds = zip(result.rivers, tables.rivers, strict=True)
     rivers = tuple(river_on(mesh, own, table.conductance, table.rise) for own, table in beds)
     with warnings.catch_warnings(record=True) as caught, error_context(path):
         warnings.simplefilter("always")
-        problem = build_problem(path, tables, prepared, found, domain, rivers)
+        problem = build_problem(path, tables, prepared, result, domain, rivers)
     told += time_notes(problem.time) + idle_notes(mesh, tables.boundary)
     about_crs = None if tables.crs is None else crs_note(tables.crs)
     told += [] if about_crs is None else [about_crs]
     told += [*prepared.notes, *(str(warning.message) for warning in caught)]
     notes = tuple(dict.fromkeys(told))
-    own = (prepared, found.wells, rivers, found.regions, found.measurements, found.series)
+    own = (prepared, result.wells, rivers, result.regions, result.measurements, result.series)
     return Case(path, content, tables, coarse, *own, problem, notes, decided)
 
 

@@ -126,14 +126,14 @@ def river(
     content = {"file": path.name, "stage": stage, "conductance": conductance}
     table = parse_table(RiverTable, content | ({} if layer is None else {"layer": layer}), path)
     if is_file:
-        found = lines_of_river(path, table)
+        result = lines_of_river(path, table)
     elif isinstance(table.stage, str) or layer is not None:
         raise RieszError(f"{path} has no columns or layers: give its stage as a number.")
     else:
         starts, ends = segments_of(lines_of(lines))
-        found = RiverLines(path, starts, ends, np.full(len(starts), table.stage))
+        result = RiverLines(path, starts, ends, np.full(len(starts), table.stage))
     mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
-    return river_exchange([river_on(mesh, found, table.conductance)])
+    return river_exchange([river_on(mesh, result, table.conductance)])
 
 
 def segments_of(
@@ -146,18 +146,18 @@ def river_on(
     mesh: Mesh, lines: RiverLines, conductance: float | str, rise: str | None = None
 ) -> River:
     """What each cell holds of a river; raises where none of it lies in the domain."""
-    found = stretches_in_cells(mesh, lines.starts, lines.ends)
-    total = float(found.length.sum())
+    result = stretches_in_cells(mesh, lines.starts, lines.ends)
+    total = float(result.length.sum())
     if not total > 0:
         raise MeshError(outside_text(mesh, lines))
-    held = np.bincount(found.cell, found.length, minlength=mesh.num_cells)
-    staged = found.length * lines.stages[found.segment]
+    held = np.bincount(result.cell, result.length, minlength=mesh.num_cells)
+    staged = result.length * lines.stages[result.segment]
     mean = float(staged.sum() / total)
-    sums = np.bincount(found.cell, staged, minlength=mesh.num_cells)
+    sums = np.bincount(result.cell, staged, minlength=mesh.num_cells)
     # Where there is no river its stage does not count; the mean keeps the numbers of one size.
     level = np.divide(sums, held, out=np.full(mesh.num_cells, mean), where=held > 0)
     density = held / cell_volumes(mesh.nodes, mesh.cells)
-    touching = np.unique(found.segment)
+    touching = np.unique(result.segment)
     starts, ends, stages = (part[touching] for part in (lines.starts, lines.ends, lines.stages))
     inside = RiverLines(lines.path, starts, ends, stages, lines.crs)
     return River(inside, conductance, density, level, total, mean, rise)

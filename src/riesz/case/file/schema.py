@@ -60,8 +60,8 @@ class DomainTable(FileTable):
         kinds = ("outline", "mesh", "rectangle", "around_observations")
         given = [kind for kind in kinds if getattr(self, kind)]
         if len(given) != 1:
-            found = " and ".join(given) or "none of them"
-            raise ValueError(f"needs one of {any_of(kinds)}, but holds {found}")
+            result = " and ".join(given) or "none of them"
+            raise ValueError(f"needs one of {any_of(kinds)}, but holds {result}")
         if self.mesh is None and self.max_edge is None:
             raise ValueError("lacks the key 'max_edge': the longest edge of the mesh, a length")
         if self.mesh is not None and self.max_edge is not None:

@@ -80,11 +80,11 @@ Histories = Mapping[str, History]
 
 
 def read_series(folder: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
-    found = {}
+    result = {}
     for name, one in tables.items():
         rows = read_table(folder / one.file, layer=one.layer, value=one.value)
-        found[name] = history_in(rows, name, one.date, one.value)
-    return found
+        result[name] = history_in(rows, name, one.date, one.value)
+    return result
 
 
 def history_in(table: TextTable, name: str, date: str, value: str) -> History:

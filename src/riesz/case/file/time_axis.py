@@ -43,19 +43,19 @@ def as_moment(value: Any) -> Moment:
     """A date or a date with a time, in quotes or not; or a number."""
     if is_finite(value):
         return float(value)
-    found = value
+    result = value
     if isinstance(value, str):
         try:
-            found = datetime.datetime.fromisoformat(value)
+            result = datetime.datetime.fromisoformat(value)
         except ValueError:
-            found = None
-    if isinstance(found, datetime.date) and not isinstance(found, datetime.datetime):
-        found = datetime.datetime(found.year, found.month, found.day)
-    if not isinstance(found, datetime.datetime):
+            result = None
+    if isinstance(result, datetime.date) and not isinstance(result, datetime.datetime):
+        result = datetime.datetime(result.year, result.month, result.day)
+    if not isinstance(result, datetime.datetime):
         raise ValueError(f"is {brief(value)}: give a date such as 1980-01-31, or a number")
-    if found.tzinfo is not None:
+    if result.tzinfo is not None:
         raise ValueError(f"is {brief(value)}, in a time zone: leave it out, here and everywhere")
-    return found
+    return result
 
 
 def as_step(value: Any) -> float | str:
@@ -166,9 +166,9 @@ def calendar_times(start: np.datetime64, end: np.datetime64, step: str) -> Momen
     beyond = (whole + np.timedelta64(1, unit)).astype("datetime64[D]") - np.timedelta64(1, "D")
     days = start.astype("datetime64[D]")
     same = whole.astype("datetime64[D]") + (days - first.astype("datetime64[D]"))
-    found = (np.minimum(same, beyond) if unit != "D" else same).astype("datetime64[s]")
-    found = found + (start - days)
-    return np.append(found[found < end], end)
+    result = (np.minimum(same, beyond) if unit != "D" else same).astype("datetime64[s]")
+    result = result + (start - days)
+    return np.append(result[result < end], end)
 
 
 def time_notes(time: ObservationInTime | None) -> list[str]:

@@ -160,11 +160,11 @@ def well_of(path: Path, number: int, table: WellTable, crs: str | None) -> WellP
 def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoints:
     """The wells of an entry that names a file."""
     names = table.columns()
-    found = read_table(folder / str(table.file), layer=table.layer, value=names[-1])
-    own = table.crs or found.crs
-    times = None if table.date is None else found.times(table.date)
-    called = None if table.name is None else found.words(table.name)
-    columns = numeric_columns(found, names).within(own, crs)
+    result = read_table(folder / str(table.file), layer=table.layer, value=names[-1])
+    own = table.crs or result.crs
+    times = None if table.date is None else result.times(table.date)
+    called = None if table.name is None else result.words(table.name)
+    columns = numeric_columns(result, names).within(own, crs)
     return WellPoints(columns, crs=crs or own, times=times, names=called, share=table.share)
 
 
@@ -215,7 +215,7 @@ def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step wel
     """The mean rate of each well in each step, so that volumes are right wherever rates change."""
     columns, times = wells.columns, wells.times
     assert times is not None
-    found = []
+    result = []
     for rows, rates in wells.histories():
         x, y = columns.points[rows[0]]
 
@@ -223,8 +223,8 @@ def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step wel
             return columns.at(int(rows[row]))
 
         what = f"the rate of the well at ({x:.10g}, {y:.10g})"
-        found.append(History(what, rates, times.rows(rows), at).means(axis))
-    return np.stack(found, axis=1)
+        result.append(History(what, rates, times.rows(rows), at).means(axis))
+    return np.stack(result, axis=1)
 
 
 def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> bytes:

@@ -137,7 +137,7 @@ def rings_of(edges: Int[np.ndarray, "edge 2"]) -> list[list[int]]:
     for number, edge in enumerate(edges.tolist()):
         for node in edge:
             at.setdefault(node, []).append(number)
-    left, found = set(range(len(edges))), []
+    left, result = set(range(len(edges))), []
     while left:
         number = min(left)
         left.remove(number)
@@ -149,5 +149,5 @@ def rings_of(edges: Int[np.ndarray, "edge 2"]) -> list[list[int]]:
             left.remove(number)
             first, second = edges[number].tolist()
             node = second if first == node else first
-        found.append(ring)
-    return found
+        result.append(ring)
+    return result

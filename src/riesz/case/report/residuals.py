@@ -47,11 +47,11 @@ def dots_of(misfit: Misfit | None, points: Float[np.ndarray, "sensor 2"]) -> tup
         return ()
     ringed = {i for one in misfit.findings if one.kind in RINGED for i in one.places}
     places, place = np.unique(points[rows], axis=0, return_inverse=True)
-    found = []
+    result = []
     for number, (x, y) in enumerate(places.tolist()):
         own = rows[place.ravel() == number]
         name = "" if misfit.labels is None else misfit.labels[int(own[0])]
-        found.append(
+        result.append(
             Dot(
                 x=x,
                 y=y,
@@ -60,7 +60,7 @@ def dots_of(misfit: Misfit | None, points: Float[np.ndarray, "sensor 2"]) -> tup
                 words=dot_words(name, (x, y), misfit.residuals[own], misfit.k_hat[own]),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def dot_words(

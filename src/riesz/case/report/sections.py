@@ -64,11 +64,11 @@ def measurements_text(content: Content) -> str:
     data, met = content.measurements, content.met
     unit = f" {content.measured.unit}" if content.measured.unit else ""
     exact, limits = data.measured[~data.censored], data.measured[data.censored]
-    found = [f"from {digits(exact.min())} to {digits(exact.max())}{unit}"] if exact.size else []
+    result = [f"from {digits(exact.min())} to {digits(exact.max())}{unit}"] if exact.size else []
     if limits.size:
         ends = {digits(limits.min()): None, digits(limits.max()): None}
-        found.append(f"{met.num_censored} times below a limit of {' to '.join(ends)}{unit}")
-    return f"{met.num_observations} times, {' and '.join(found)}"
+        result.append(f"{met.num_censored} times below a limit of {' to '.join(ends)}{unit}")
+    return f"{met.num_observations} times, {' and '.join(result)}"
 
 
 def fit_text(met: DataFit) -> str:

@@ -116,20 +116,20 @@ def verdicts(
     misfit: Misfit | None = None,
 ) -> list[Verdict]:
     """All figures of a posterior; where no check was made, `method` says what that means."""
-    found: list[Verdict] = []
+    result: list[Verdict] = []
     if isinstance(check, ImportanceCheck):
-        found += importance_verdict(check)
+        result += importance_verdict(check)
     elif isinstance(check, SamplerCheck):
-        found += sampler_verdict(check)
+        result += sampler_verdict(check)
     else:
-        found.append(UNCHECKED[method])
-    found += [] if surrogate is None else surrogate_verdict(surrogate)
-    found += [] if met.residual_rms is None else [residual_verdict(met.residual_rms)]
+        result.append(UNCHECKED[method])
+    result += [] if surrogate is None else surrogate_verdict(surrogate)
+    result += [] if met.residual_rms is None else [residual_verdict(met.residual_rms)]
     num_exact = met.num_observations - met.num_censored
-    found += [] if met.coverage is None else [coverage_verdict(met.coverage, num_exact)]
-    found += [] if misfit is None else misfit_verdict(misfit)
-    found += contraction_verdict(contraction)
-    return found
+    result += [] if met.coverage is None else [coverage_verdict(met.coverage, num_exact)]
+    result += [] if misfit is None else misfit_verdict(misfit)
+    result += contraction_verdict(contraction)
+    return result
 
 
 def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:

@@ -46,7 +46,7 @@ def compare_runs(
             )
     folder = None if out is None else make_folder(Path(out))
     is_log = first.observations.transform == "log"
-    found = compare(
+    result = compare(
         {name: run.posterior for name, run in runs.items()},
         blocks=blocks,
         refit=refit,
@@ -59,8 +59,8 @@ def compare_runs(
         words = ["riesz", "compare", *map(str, folders), "--out", str(out), "--seed", str(seed)]
         words += ["--blocks", str(blocks)] if isinstance(blocks, int) else []
         words += [] if refit is None else ["--refit" if refit else "--no-refit"]
-        write_comparison(folder, found, shlex.join(words))
-    return found
+        write_comparison(folder, result, shlex.join(words))
+    return result
 
 
 def runs_by_name(folders: Sequence[Path | str]) -> dict[str, Run]:

@@ -24,7 +24,7 @@ RASTERS = (".tif", ".tiff")
 
 def covariates_in(words: Sequence[str]) -> dict[str, str]:
     """Of `name=value` or `name=raster.tif`, each name once."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for word in words:
         name, sign, value = (part.strip() for part in word.partition("="))
         if not (sign and name and value):
@@ -32,10 +32,10 @@ def covariates_in(words: Sequence[str]) -> dict[str, str]:
                 f"--covariate is {word!r}: give a covariate and its value, a word or a raster, "
                 "such as dist=0.3 or dist=dist.tif."
             )
-        if name in found:
+        if name in result:
             raise RieszError(f"--covariate names {name} twice: name it once.")
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
 def check_given(given: Mapping[str, Any], run: Run) -> None:
@@ -89,9 +89,9 @@ def as_given(
 ) -> Covariate:
     """One value for all places, a raster of them or, in Python, one for each."""
     if isinstance(told, Path) or (isinstance(told, str) and told.lower().endswith(RASTERS)):
-        found = raster_values(Path(told), points, crs)
+        result = raster_values(Path(told), points, crs)
         is_category = isinstance(encoding, Category)
-        return [f"{value:g}" for value in found] if is_category else found
+        return [f"{value:g}" for value in result] if is_category else result
     if isinstance(told, str | float | int):
         return repeat_covariate(encoding, told, len(points))
     every = list(told)

@@ -69,8 +69,8 @@ def fit_case(
         told=lambda message: told(f"note: {message}"),
     )
     if resume:
-        found = checkpoint.path.exists()
-        going = "going on from" if found else "starting from the beginning, there is no"
+        result = checkpoint.path.exists()
+        going = "going on from" if result else "starting from the beginning, there is no"
         told(f"{going} {checkpoint.path}")
     return run_case(
         case,

@@ -53,13 +53,13 @@ def parse_times(at: Any, axis: TimeAxis) -> Times:
 def moment_in(word: Any, at: Any) -> Any:
     number = number_in(word) if isinstance(word, str) else np.nan
     try:
-        found = as_moment(number if np.isfinite(number) else word)
+        result = as_moment(number if np.isfinite(number) else word)
     except ValueError:
         raise RieszError(
             f"the dates asked for are {at!r}: give a date such as 1980-01-31 or, where the time "
             "axis has none, a number; several by commas; or all."
         ) from None
-    return found if isinstance(found, float) else np.datetime64(found, "s")
+    return result if isinstance(result, float) else np.datetime64(result, "s")
 
 
 def times_available(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | None:
@@ -149,5 +149,5 @@ def solve_in_time_at(
         )
     number = min(fitting, NUM_DRAWS) if asked is None else asked
     drawn = {"num_draws": number, "seed": request.seed}
-    draws, found = opened.draws_and_readings(run.posterior, {ALL: read}, **drawn)
-    return draws, found[ALL]
+    draws, result = opened.draws_and_readings(run.posterior, {ALL: read}, **drawn)
+    return draws, result[ALL]

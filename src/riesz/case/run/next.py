@@ -240,25 +240,27 @@ def align_draws(run: Run, draws: PosteriorDraws) -> PosteriorDraws:
 
 def candidate_rows(asked: Ranking) -> list[dict[str, Any]]:
     """A row for each candidate: the chosen ones first, then by what each would tell alone."""
-    found, scene, names = asked.found, asked.scene, asked.run.observations
-    points = map_points(asked.run, found.points)
+    result, scene, names = asked.found, asked.scene, asked.run.observations
+    points = map_points(asked.run, result.points)
     when = format_times(scene.times) if scene.paired and scene.times is not None else None
-    order = np.argsort(-found.reduction, kind="stable")
-    others = order[~np.isin(order, found.chosen)].tolist()
+    order = np.argsort(-result.reduction, kind="stable")
+    others = order[~np.isin(order, result.chosen)].tolist()
     rows = []
-    for number, place in enumerate([*found.chosen.tolist(), *others]):
-        is_chosen = number < len(found.chosen)
-        error = float(found.error[place])
+    for number, place in enumerate([*result.chosen.tolist(), *others]):
+        is_chosen = number < len(result.chosen)
+        error = float(result.error[place])
         row = {"rank": number + 1 if is_chosen else None}
         row |= dict(zip((names.x, names.y), points[place].tolist(), strict=True))
         row |= {} if when is None else {names.date or "date": when[place]}
         rows.append(
             row
             | {
-                "reduction": float(found.reduction[place]),
-                "share": float(found.share[place]),
+                "reduction": float(result.reduction[place]),
+                "share": float(result.share[place]),
                 "error": None if np.isnan(error) else error,
-                "cumulative": float(found.cumulative[number] / found.before) if is_chosen else None,
+                "cumulative": float(result.cumulative[number] / result.before)
+                if is_chosen
+                else None,
             }
         )
     return rows
@@ -272,7 +274,7 @@ def map_points(run: Run, points: Float[np.ndarray, "place 2"]) -> Float[np.ndarr
 
 def write_candidates(asked: Ranking, path: Path) -> list[Path]:
     """Write a file; returns it, and what goes with it."""
-    found, scene = asked.found, asked.scene
+    result, scene = asked.found, asked.scene
     if path.suffix.lower() == CSV:
         rows = candidate_rows(asked)
         write_bytes(path, csv_content(rows[0], (row.values() for row in rows), "\r\n"))
@@ -280,23 +282,23 @@ def write_candidates(asked: Ranking, path: Path) -> list[Path]:
     if path.suffix.lower() == PNG:
         plot = import_module(PLOT)
         figure, (axes,) = plot.new_figure(width=6.0, height=5.0)
-        shown = (asked.at, 100 * found.share, found.chosen)
-        plot.draw_places(axes, scene.draws.mesh, *shown, label=f"% less {found.words}")
+        shown = (asked.at, 100 * result.share, result.chosen)
+        plot.draw_places(axes, scene.draws.mesh, *shown, label=f"% less {result.words}")
         plot.save_figure(path, figure)
         return [path]
     assert isinstance(asked.at, Grid)
-    about = f"by one measurement, of the {found.words}"
+    about = f"by one measurement, of the {result.words}"
     bands = [
-        Band("next_share", asked.at.fill(found.share), f"share taken {about}", "1"),
-        Band("next_reduction", asked.at.fill(found.reduction), f"what is taken {about}", None),
+        Band("next_share", asked.at.fill(result.share), f"share taken {about}", "1"),
+        Band("next_reduction", asked.at.fill(result.reduction), f"what is taken {about}", None),
     ]
-    write_raster(path, asked.at, bands, crs=asked.run.crs, tags={"quantity": found.quantity})
-    write_style(style_of(path), "viridis", 0.0, float(found.share.max()) or 1.0)
+    write_raster(path, asked.at, bands, crs=asked.run.crs, tags={"quantity": result.quantity})
+    write_style(style_of(path), "viridis", 0.0, float(result.share.max()) or 1.0)
     return [path, style_of(path)]
 
 
 def in_short(asked: Ranking, request: PredictionRequest, files: list[Path]) -> dict[str, Any]:
-    run, found, scene = asked.run, asked.found, asked.scene
+    run, result, scene = asked.run, asked.found, asked.scene
     for_which = holds_for(request, run)
     when = "" if scene.paired or scene.times is None else format_times(scene.times)[0]
     notes = [
@@ -307,14 +309,14 @@ def in_short(asked: Ranking, request: PredictionRequest, files: list[Path]) -> d
     if scene.draws.shifts.differs:
         notes.append("each observation has a noise of its own: that of the next is their median")
     return {
-        "quantity": found.quantity,
-        "words": found.words,
-        "before": found.before,
+        "quantity": result.quantity,
+        "words": result.words,
+        "before": result.before,
         "date": when,
-        "noise_sd": float(np.median(found.noise_sd)),
-        "candidates": len(found.points),
-        "draws": found.num_draws,
-        "places": candidate_rows(asked)[: len(found.chosen)],
+        "noise_sd": float(np.median(result.noise_sd)),
+        "candidates": len(result.points),
+        "draws": result.num_draws,
+        "places": candidate_rows(asked)[: len(result.chosen)],
         "notes": notes,
         "files": [str(path) for path in files],
     }
@@ -322,14 +324,14 @@ def in_short(asked: Ranking, request: PredictionRequest, files: list[Path]) -> d
 
 def keep_answer(folder: Path, asked: Ranking, told: dict[str, Any]) -> None:
     """Beside the run, where its report finds it; what was asked about the same before is gone."""
-    path, found = folder / NEXT, asked.found
-    order = np.argsort(-found.share, kind="stable")[:NUM_CANDIDATES]
+    path, result = folder / NEXT, asked.found
+    order = np.argsort(-result.share, kind="stable")[:NUM_CANDIDATES]
     shown = {
-        "points": found.points[order].tolist(),
-        "shares": found.share[order].tolist(),
-        "chosen": found.points[found.chosen].tolist(),
+        "points": result.points[order].tolist(),
+        "shares": result.share[order].tolist(),
+        "chosen": result.points[result.chosen].tolist(),
         "cell": list(asked.at.cell) if isinstance(asked.at, Grid) else None,
     }
-    others = [one for one in load_answers(folder) if one.get("quantity") != found.quantity]
+    others = [one for one in load_answers(folder) if one.get("quantity") != result.quantity]
     rows = [*others, told | {"files": [], "map": shown}]
     write_results(path, results(f"riesz next {folder.name}", {}, 0, rows, {}))

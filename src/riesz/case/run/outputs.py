@@ -122,13 +122,13 @@ def write_predictions_csv(
         kept = [i for i, name in enumerate(table.header) if name not in added]
         header = [table.header[i] for i in kept]
         cells = [[row[i] if i < len(row) else "" for i in kept] for row in table.rows]
-    found = zip(*values.values(), strict=True)
+    result = zip(*values.values(), strict=True)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow([*header, *added])
     for own, is_inside in zip(cells, inside, strict=True):
         for date in when:
-            writer.writerow([*own, *date, *(next(found) if is_inside else [""] * len(values))])
+            writer.writerow([*own, *date, *(next(result) if is_inside else [""] * len(values))])
     write_bytes(path, text.getvalue().encode())
 
 

@@ -126,12 +126,12 @@ def write_prediction(
 
 def ranges_of(bands: Sequence[Band]) -> dict[str, list[float]]:
     """The smallest and the largest value of each name, at all dates."""
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for band in bands:
         low, high = finite_range(band)
-        ends = found.setdefault(band.name, [low, high])
-        found[band.name] = [min(ends[0], low), max(ends[1], high)]
-    return found
+        ends = result.setdefault(band.name, [low, high])
+        result[band.name] = [min(ends[0], low), max(ends[1], high)]
+    return result
 
 
 def asks_for_dates(request: PredictionRequest, run: Run) -> bool:
@@ -240,13 +240,13 @@ def bands_then(
                 f"{name}_draw{i:04d}", fill_grid(draw, at), num_axes, unit=unit, when=then.when
             )
         ]
-    found = place_statistics(request, run, scene, then, measured)
+    result = place_statistics(request, run, scene, then, measured)
     return [
         band
         for one in statistics_in(request.shown)
         for band in bands_of(
             f"{name}_{one.name}",
-            fill_grid(one.of(found), at),
+            fill_grid(one.of(result), at),
             num_axes,
             about=f"{one.about} of {format_quantity(name, measured)}",
             unit=one.unit(unit),

@@ -135,15 +135,15 @@ def check_suffix(request: PredictionRequest) -> None:
 
 def check_request_places(request: PredictionRequest) -> None:
     given = request.given
-    found = " and ".join(given) or "none of them"
+    result = " and ".join(given) or "none of them"
     if request.suffix == VTU:
         if given:
             raise RieszError(
-                f"{request.out}: a .vtu file holds values at the nodes of the mesh: leave {found} "
+                f"{request.out}: a .vtu file holds values at the nodes of the mesh: leave {result} "
                 "out."
             )
     elif len(given) != 1 and not request.is_at_observed:
-        raise RieszError(f"say where by one of points, grid or cell, not by {found}.")
+        raise RieszError(f"say where by one of points, grid or cell, not by {result}.")
 
 
 def check_output_path(request: PredictionRequest) -> None:
@@ -218,14 +218,14 @@ def statistics_in(text: str) -> tuple[Statistic, ...]:
     if text == ENSEMBLE:
         return ()
     words = [word.strip() for word in (STANDS_FOR_ALL if text == ALL else text).split(",")]
-    found = tuple(map(statistic, words))
-    names = [one.name for one in found]
+    result = tuple(map(statistic, words))
+    names = [one.name for one in result]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise RieszError(
             f"the statistic is {text!r}, which has {twice[0]} more than once: leave one out."
         )
-    return found
+    return result
 
 
 Times = Shaped[np.ndarray, " time"]

@@ -144,9 +144,9 @@ def account_of(
             note = f"the equation has no solution for {drawn.num_lost} of {asked} draws: left out"
             posterior = dataclasses.replace(posterior, notes=(*posterior.notes, note))
         posterior, misfit = with_misfit(posterior, drawn, case)
-        found = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
+        result = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
         kept = KeptDraws(drawn, fit_facts(posterior), course)
-        return Account(posterior, found, kept, None, misfit)
+        return Account(posterior, result, kept, None, misfit)
     except Exception as error:
         told = (
             f"the posterior is kept, but could not be summarised: {error_sentence(error)} "
@@ -277,8 +277,8 @@ def json_numbers(check: ImportanceCheck | SamplerCheck) -> dict[str, Any]:
             return [spoken(one) for one in value]
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    found = dataclasses.asdict(check)
-    return {name: spoken(np.asarray(value).tolist()) for name, value in found.items()}
+    result = dataclasses.asdict(check)
+    return {name: spoken(np.asarray(value).tolist()) for name, value in result.items()}
 
 
 def not_written(folder: Path, error: OSError) -> str:

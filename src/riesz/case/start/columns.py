@@ -126,8 +126,8 @@ def unit_of(name: str) -> str | None:
     if told is not None:
         parts = [part for part in re.split(r"[/*·\s]+|\^?-?\d$", told[2]) if part]
         return told[2].strip() if parts and all(part in UNITS for part in parts) else None
-    found = (unit for end, unit in ENDINGS.items() if name.casefold().endswith(end))
-    return max(found, key=len, default=None)
+    result = (unit for end, unit in ENDINGS.items() if name.casefold().endswith(end))
+    return max(result, key=len, default=None)
 
 
 @dataclass(frozen=True)
@@ -223,15 +223,15 @@ def pair_of(
         best = max(named, key=lambda pair: share_within(table, pair, boxes), default=None)
         if best is not None:
             return (*best, "their names")
-    found = ", ".join(table.header)
+    result = ", ".join(table.header)
     if x is not None or y is not None:
         option, lacking = ("--x", "--y") if y is None else ("--y", "--x")
         raise FileFormatError(
-            f"{table.path}: no column goes with {x or y}, named by {option}, among {found}: name "
+            f"{table.path}: no column goes with {x or y}, named by {option}, among {result}: name "
             f"it by {lacking}."
         )
     raise FileFormatError(
-        f"{table.path}: no two columns look like coordinates among {found}: name them by --x and "
+        f"{table.path}: no two columns look like coordinates among {result}: name them by --x and "
         "--y or, where another table holds them, that table by --sites."
     )
 
@@ -250,10 +250,10 @@ def check_order(
 
 def partners(name: str, swaps: Mapping[str, str]) -> set[str]:
     """What the column along the other axis may be called: the word may stand first or last."""
-    found = set()
+    result = set()
     for first, second in swaps.items():
-        found |= {name.replace(first, second, 1), second.join(name.rsplit(first, 1))}
-    return (found | {one.replace("é", "e") for one in found}) - {name}
+        result |= {name.replace(first, second, 1), second.join(name.rsplit(first, 1))}
+    return (result | {one.replace("é", "e") for one in result}) - {name}
 
 
 def share_within(table: TextTable, pair: tuple[str, str], boxes: Sequence[Box]) -> float:
@@ -297,15 +297,15 @@ def columns_of_place(table: TextTable, axes: tuple[str, str]) -> list[str]:
         for name in table.header
         if name and name not in axes and table.header.count(name) == 1
     }
-    found = []
+    result = []
     for name, cells in columns.items():
         if any(not cell or AS_FLOAT.fullmatch(cell) for cell in cells):
             continue
         names, words = len({*cells}), not is_numeric(table, name)
         most = (count + len(places)) / 2 if words else count
         if count <= names <= most and len({*zip(cells, places, strict=True)}) == names:
-            found.append((not words, names, name))
-    return [name for *_, name in sorted(found, key=lambda one: one[:2])]
+            result.append((not words, names, name))
+    return [name for *_, name in sorted(result, key=lambda one: one[:2])]
 
 
 def value_column(
@@ -338,11 +338,11 @@ def value_column(
 
 def describe_columns(table: TextTable, taken: tuple[str, str]) -> str:
     """What each column was taken for."""
-    found = [
+    result = [
         f"{name or 'one without a name'} ({kind_in(table, name, taken)})" for name in table.header
     ]
-    more = len(found) - MOST_TOLD
-    return ", ".join([*found[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
+    more = len(result) - MOST_TOLD
+    return ", ".join([*result[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
 
 
 def kind_in(table: TextTable, name: str, taken: tuple[str, str]) -> str:

@@ -158,11 +158,11 @@ def boxes_of(file: OutlineFile | None, told: str | None) -> list[Float[np.ndarra
     if file is None:
         return []
     corners = np.concatenate(file.outline.rings)
-    found = [corners]
+    result = [corners]
     own = file.crs or (LON_LAT if could_be_degrees(corners) else None)
     into = told or LON_LAT
     if own is not None and not same_crs(own, into) and find_spec("pyproj") is not None:
         # A told crs that does not reach so far is refused where places are projected.
         with suppress(RieszError):
-            found.append(project(corners, own, into))
-    return [np.stack([one.min(axis=0), one.max(axis=0)]) for one in found]
+            result.append(project(corners, own, into))
+    return [np.stack([one.min(axis=0), one.max(axis=0)]) for one in result]

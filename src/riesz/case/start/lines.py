@@ -121,10 +121,10 @@ def dates_in(table: TextTable, *, of_any_name: bool = False) -> Dates | None:
         is_named = of_any_name or re.fullmatch(DATE_NAME, bare(name))
         if not is_named or table.header.count(name) > 1:
             continue
-        found = days_in(table.cells(name))
-        days = tuple(day for day in found.found if day is not None)
+        result = days_in(table.cells(name))
+        days = tuple(day for day in result.found if day is not None)
         if len(days) > MOSTLY * table.num_rows:
-            return Dates(name, days, found.order)
+            return Dates(name, days, result.order)
     return None
 
 

@@ -133,22 +133,22 @@ def read_measured_rows(
         *option_lines(asked, unit_of(names.value), positive),
     ]
     text = "".join(f"{line}\n" for line in lines)
-    found = read_as_written(text, folder, table_path, systems, outline)
+    result = read_as_written(text, folder, table_path, systems, outline)
     notes = [*written, *names.why, *systems.notes, *told, *odd, row_note(total, good, inside)]
     notes += outside_notes(table, good & ~inside, site)
-    notes += [*date_notes(asked, dates), *found.notes]
+    notes += [*date_notes(asked, dates), *result.notes]
     if repeated and not asked.in_time:
         by = "their coordinates" if site is None else site
-        notes.append(f"observations: {found.told[-1]}, told by {by}")
+        notes.append(f"observations: {result.told[-1]}, told by {by}")
     return MeasuredRows(
-        points=found.points,
-        values=found.values,
-        num_limits=int(found.censored.sum()),
+        points=result.points,
+        values=result.values,
+        num_limits=int(result.censored.sum()),
         systems=systems,
         file=file,
         lines=text,
         dates=dates,
-        sites=found.sites,
+        sites=result.sites,
         notes=tuple(notes),
     )
 
@@ -175,10 +175,10 @@ def read_as_written(
 ) -> DataRows:
     """The observations as a fit will read them."""
     names = parse_table(ObservationsTable, tomllib.loads(text), path)
-    found = prepare_data(folder, names, None, systems.problem)
-    told, found = found.told, found.within(systems.problem)
-    inside = np.ones(found.num_rows, bool) if outline is None else contains(outline, found.points)
-    return found.rows(np.flatnonzero(inside), told=told)
+    result = prepare_data(folder, names, None, systems.problem)
+    told, result = result.told, result.within(systems.problem)
+    inside = np.ones(result.num_rows, bool) if outline is None else contains(outline, result.points)
+    return result.rows(np.flatnonzero(inside), told=told)
 
 
 def find_site(table: TextTable, sites: TextTable | None, names: Guess, asked: Hints) -> str | None:
@@ -191,14 +191,14 @@ def find_site(table: TextTable, sites: TextTable | None, names: Guess, asked: Hi
 
 def without_stand_ins(columns: Mapping[str, Numbers]) -> tuple[dict[str, Numbers], list[str]]:
     """Columns with no number where one stands for none, and what those were."""
-    found, told = {}, []
+    result, told = {}, []
     for name, numbers in columns.items():
         odd = stand_ins(numbers)
-        found[name] = np.where(odd, np.nan, numbers)
+        result[name] = np.where(odd, np.nan, numbers)
         if odd.any():
             kinds = " or ".join(f"{one:g}" for one in np.unique(numbers[odd]))
             told.append(f"{name}: {odd.sum()} cells hold {kinds}, which is taken for no value")
-    return found, told
+    return result, told
 
 
 def check_coordinates(table: TextTable, good: Flags, names: Guess) -> None:
@@ -254,9 +254,9 @@ def common_column(table: TextTable, sites: TextTable) -> str:
             np.mean([cell in known for cell in table.cells(name)]) > MOSTLY
         ):
             return name
-    found = f"of {', '.join(shared)}, which both have, none holds" if shared else "none holds"
+    result = f"of {', '.join(shared)}, which both have, none holds" if shared else "none holds"
     raise FileFormatError(
-        f"{table.path} and {sites.path}: no column tells which site a reading is of ({found} the "
+        f"{table.path} and {sites.path}: no column tells which site a reading is of ({result} the "
         "same identifiers in both): name it by --site, and call it the same in both."
     )
 

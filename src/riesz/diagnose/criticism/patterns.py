@@ -52,10 +52,10 @@ class Sites:
 
     @property
     def sums(self) -> Float[np.ndarray, "sensor place"]:
-        found = np.zeros((len(self.of), len(self.points)))
+        result = np.zeros((len(self.of), len(self.points)))
         somewhere = np.flatnonzero(self.of >= 0)
-        found[somewhere, self.of[somewhere]] = 1.0
-        return found
+        result[somewhere, self.of[somewhere]] = 1.0
+        return result
 
 
 def site_points(points: Float[np.ndarray, "sensor dim"]) -> Sites:
@@ -65,15 +65,15 @@ def site_points(points: Float[np.ndarray, "sensor dim"]) -> Sites:
     of = np.full(len(points), -1)
     if not len(own):
         return Sites(own, of)
-    found, place = np.unique(own, axis=0, return_inverse=True)
-    if len(found) > MOST_PLACES:
+    result, place = np.unique(own, axis=0, return_inverse=True)
+    if len(result) > MOST_PLACES:
         sides = max(int(MOST_PLACES ** (1 / own.shape[1])), 1)
         low, size = own.min(axis=0), np.maximum(np.ptp(own, axis=0), 1e-300)
         cells = np.minimum((own - low) / size * sides, sides - 1).astype(int)
-        found, place = np.unique(cells, axis=0, return_inverse=True)
-        found = low + (found + 0.5) * size / sides
+        result, place = np.unique(cells, axis=0, return_inverse=True)
+        result = low + (result + 0.5) * size / sides
     of[finite] = place.ravel()
-    return Sites(found, of)
+    return Sites(result, of)
 
 
 def regions_among(places: Sites) -> Float[np.ndarray, "region place"]:
@@ -108,10 +108,10 @@ def region(
     leans = patterns @ (sums.T @ (against.residuals * sd)) / sizes
     copies = np.abs((against.copies * sd) @ sums @ patterns.T / sizes).max(axis=1)
     p = np.array([exceeding(float(one), copies) for one in np.abs(leans)])
-    found: list[Finding] = []
+    result: list[Finding] = []
     left = p <= LEVELS[REGION]
     means = np.abs(leans) * sizes / np.sum(patterns, axis=1)
-    while left.any() and len(found) < MOST_REGIONS:
+    while left.any() and len(result) < MOST_REGIONS:
         # Of patterns that are about as sure, that with the largest residuals: its place is sharper.
         sure = left & (np.abs(leans) >= AS_SURE * np.abs(leans[left]).max())
         best = int(np.argmax(np.where(sure, means, -1.0)))
@@ -120,8 +120,8 @@ def region(
         rows = np.flatnonzero(inside[places.of] & (places.of >= 0))
         mean = float(against.residuals[rows].mean())
         if abs(mean) >= TOLD:
-            found.append(region_finding(rows, mean, readers, float(p[best])))
-    return found
+            result.append(region_finding(rows, mean, readers, float(p[best])))
+    return result
 
 
 def region_finding(
@@ -216,8 +216,8 @@ def neighbours(
 ) -> list[Finding]:
     """Residuals that are alike where they are near, on the map (Moran's I) or in time."""
     is_map = len(places.points) >= FEWEST_PLACES
-    found = on_map(against, law, places, readers, sd) if is_map else []
-    return found if order is None else found + in_time(against, places, order)
+    result = on_map(against, law, places, readers, sd) if is_map else []
+    return result if order is None else result + in_time(against, places, order)
 
 
 def on_map(
@@ -231,8 +231,8 @@ def on_map(
     sizes = np.sqrt(np.maximum(np.diag(law.covariance(sums)), 1e-12))
     here = sums.T @ (against.residuals * sd) / sizes
     there = (against.copies * sd) @ sums / sizes
-    found = KDTree(places.points).query(places.points, k=NUM_NEIGHBOURS + 1)
-    distances, near = map(np.asarray, found)
+    result = KDTree(places.points).query(places.points, k=NUM_NEIGHBOURS + 1)
+    distances, near = map(np.asarray, result)
     weights = neighbour_means(near[:, 1:])
     likeness = float(moran(here, weights))
     p = exceeding(likeness, moran(there, weights))
@@ -277,12 +277,12 @@ def in_time(against: Against, places: Sites, order: Float[np.ndarray, " sensor"]
         products = np.mean(values[..., first] * values[..., second], axis=-1)
         return np.asarray(products / np.mean(values**2, axis=-1))
 
-    found = float(likeness(against.residuals))
-    p = exceeding(found, likeness(against.copies))
+    result = float(likeness(against.residuals))
+    p = exceeding(result, likeness(against.copies))
     if p > LEVELS[NEIGHBOURS] / 2:
         return []
     words = (
-        f"Residuals of one place are alike from reading to reading (correlation {found:.2f}): "
+        f"Residuals of one place are alike from reading to reading (correlation {result:.2f}): "
         "something changes in time that the model lacks, or readings share an error; add a series "
         "or shorter steps, or noise that readings of one place share."
     )

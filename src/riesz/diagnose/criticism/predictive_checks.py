@@ -93,18 +93,18 @@ def misfit_of(
     if draws.num_draws < FEWEST_DRAWS:
         return Misfit((), empty, empty, names, caution_of(posterior))
     coordinates, aligned = coordinates_of(posterior, draws)
-    found = prior_conflicts(problem.latents, coordinates, levels_of(draws) if aligned else {})
+    result = prior_conflicts(problem.latents, coordinates, levels_of(draws) if aligned else {})
     if count < FEWEST or not can_be_left_out(problem.likelihood, count):
-        return Misfit(tuple(found), empty, empty, names, caution_of(posterior))
+        return Misfit(tuple(result), empty, empty, names, caution_of(posterior))
     rng = np.random.default_rng(draws.seed)
     own = residuals_of(
         problem, observed, coordinates if aligned else None, coordinates.mean(axis=0), rng
     )
     readers = Readers(problem.observations.points, names)
-    found += residual_findings(problem, draws, own, given, readers, rng)
+    result += residual_findings(problem, draws, own, given, readers, rng)
     # The surest first: what is far off may be what moves the rest.
-    found = tuple(sorted(found, key=lambda one: one.p))
-    return Misfit(found, own.values, own.k_hat, names, caution_of(posterior))
+    result = tuple(sorted(result, key=lambda one: one.p))
+    return Misfit(result, own.values, own.k_hat, names, caution_of(posterior))
 
 
 def caution_of(posterior: Posterior) -> str | None:
@@ -125,14 +125,14 @@ def caution_of(posterior: Posterior) -> str | None:
 def check_covariates(
     covariates: Mapping[str, ArrayLike], count: int
 ) -> dict[str, Float[np.ndarray, " sensor"]]:
-    found = {name: np.asarray(one, float) for name, one in covariates.items()}
-    for name, one in found.items():
+    result = {name: np.asarray(one, float) for name, one in covariates.items()}
+    for name, one in result.items():
         if one.shape != (count,):
             raise RieszError(
                 f"the covariate {name!r} has shape {one.shape}: give a number for each of {count} "
                 "observations."
             )
-    return found
+    return result
 
 
 def coordinates_of(
@@ -142,13 +142,13 @@ def coordinates_of(
     farthest out are taken for them."""
     key, _ = jr.split(jr.key(draws.seed))
     asked = draws.num_draws + draws.num_lost
-    found = np.asarray(representative_draws(posterior, key, max(asked, 2)), float)
-    if len(found) == draws.num_draws:
-        return found, True
-    middle = np.median(found, axis=0)
-    spread = np.median(np.abs(found - middle), axis=0)
-    far = np.max(np.abs(found - middle) / np.maximum(spread, 1e-300), axis=1)
-    return found[np.argsort(far)[: draws.num_draws]], False
+    result = np.asarray(representative_draws(posterior, key, max(asked, 2)), float)
+    if len(result) == draws.num_draws:
+        return result, True
+    middle = np.median(result, axis=0)
+    spread = np.median(np.abs(result - middle), axis=0)
+    far = np.max(np.abs(result - middle) / np.maximum(spread, 1e-300), axis=1)
+    return result[np.argsort(far)[: draws.num_draws]], False
 
 
 def levels_of(draws: PosteriorDraws) -> dict[str, Float[np.ndarray, " draw"]]:
@@ -224,9 +224,9 @@ def describe_noise(problem: InverseProblem) -> tuple[str, str]:
 def by_axes(problem: InverseProblem) -> dict[str, Float[np.ndarray, " sensor"]]:
     """What every observation has: where it is, and when it was made."""
     points = problem.observations.points
-    found = {AXES[axis]: points[:, axis] for axis in range(points.shape[1])}
+    result = {AXES[axis]: points[:, axis] for axis in range(points.shape[1])}
     times = problem.observations.times
-    return found | ({} if times is None else {TIME: times})
+    return result | ({} if times is None else {TIME: times})
 
 
 def effects_squared(problem: InverseProblem) -> dict[str, Float[np.ndarray, " sensor"]]:

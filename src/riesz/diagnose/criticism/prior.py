@@ -51,10 +51,10 @@ def prior_conflicts(
 ) -> list[Finding]:
     """By draws of the posterior's coordinates, and of the means over the map that fields have (of
     their logarithms, where these are what is normal)."""
-    found = list(conflicts(latents, coordinates, levels))
-    count = max(len(found), 1)
+    result = list(conflicts(latents, coordinates, levels))
+    count = max(len(result), 1)
     told: dict[tuple[str, int], Conflict] = {}
-    for one in sorted(found, key=lambda one: one.p):
+    for one in sorted(result, key=lambda one: one.p):
         # Of many dimensions, what is next to nothing can be sure.
         if one.p * count <= LEVELS[PRIOR] and (one.kind != FIELD or one.size >= 1 + TOLD):
             told.setdefault((one.name, one.column), one)  # of a field what is surer
@@ -69,18 +69,18 @@ def conflicts(
         is_number = isinstance(latent, Parametric | RegionValues)
         singles = range(part.start, part.stop if is_number else part.start + latent.num_scales)
         for column in singles:
-            found = of_number(coordinates[:, column])
-            if found is not None:
-                yield Conflict(name, NUMBER, column, *found)
+            result = of_number(coordinates[:, column])
+            if result is not None:
+                yield Conflict(name, NUMBER, column, *result)
         if is_number or part.stop == singles.stop:
             continue
         own = coordinates[:, singles.stop : part.stop]
-        found = of_field(own)
-        if found is not None:
-            yield Conflict(name, FIELD, singles.stop, *found)
-        found = of_level(own, levels[name]) if name in levels else None
-        if found is not None:
-            yield Conflict(name, LEVEL, singles.stop, *found)
+        result = of_field(own)
+        if result is not None:
+            yield Conflict(name, FIELD, singles.stop, *result)
+        result = of_level(own, levels[name]) if name in levels else None
+        if result is not None:
+            yield Conflict(name, LEVEL, singles.stop, *result)
 
 
 def of_number(own: Each) -> tuple[float, float] | None:
@@ -125,7 +125,7 @@ def of_field(own: Draws) -> tuple[float, float] | None:
 
 def in_words(one: Conflict, latents: LatentSpace, coordinates: Draws, p: float) -> Finding:
     off = f"{abs(one.size):.1f} prior sd {'above' if one.size > 0 else 'below'} the prior's"
-    what, found = {
+    what, result = {
         FIELD: (
             f"the field {one.name}",
             f"what was learned of it is {one.size:.1f} times as far from its mean as the prior "
@@ -143,7 +143,7 @@ def in_words(one: Conflict, latents: LatentSpace, coordinates: Draws, p: float) 
             "prior anew, or look for what the equation misses that it makes up for.",
         ),
     }[one.kind]
-    words = f"The data pull {what} to where its prior had next to nothing: {found}"
+    words = f"The data pull {what} to where its prior had next to nothing: {result}"
     return Finding(PRIOR, words, (one.name,), (), p)
 
 
@@ -155,6 +155,6 @@ def values(one: Conflict, latents: LatentSpace, coordinates: Draws) -> str:
     rows = np.repeat(coordinates.mean(axis=0)[None], 4, axis=0)
     rows[1:, one.column] = ENDS
     own = LatentSpace({one.name: latent}, (one.name,))
-    found = own.of_draws(on_device(rows[:, part]))[one.name]
-    now, low, middle, high = np.asarray(found).reshape(4, -1)[:, one.column - part.start]
+    result = own.of_draws(on_device(rows[:, part]))[one.name]
+    now, low, middle, high = np.asarray(result).reshape(4, -1)[:, one.column - part.start]
     return f" ({now:.4g}; prior {middle:.4g}, 95 % within {low:.4g} to {high:.4g})"

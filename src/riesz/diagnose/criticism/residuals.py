@@ -186,9 +186,9 @@ def weights_without(
     logs = np.zeros_like(standing.tails.at)
     k_hat = np.full(logs.shape[1], np.nan)
     for i in np.flatnonzero(standing.has_weights).tolist():
-        found = smoothed_weights(-np.maximum(standing.tails.at[:, i], -1e6))
+        result = smoothed_weights(-np.maximum(standing.tails.at[:, i], -1e6))
         with np.errstate(divide="ignore"):
-            logs[:, i], k_hat[i] = np.log(found.weights), found.k_hat
+            logs[:, i], k_hat[i] = np.log(result.weights), result.k_hat
     return logs, k_hat
 
 

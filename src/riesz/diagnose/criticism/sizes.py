@@ -63,9 +63,9 @@ def rms(values: Float[np.ndarray, "*copy sensor"]) -> Float[np.ndarray, "*copy"]
 def spread(against: Against, readers: Readers, noise: str) -> list[Finding]:
     """More scatter than the noise has, or less."""
     own = against.clip()
-    found, copies = float(rms(own.residuals)), rms(own.copies)
-    more = found > np.median(copies)
-    p = min(1.0, 2 * exceeding(found if more else -found, copies if more else -copies))
+    result, copies = float(rms(own.residuals)), rms(own.copies)
+    more = result > np.median(copies)
+    p = min(1.0, 2 * exceeding(result if more else -result, copies if more else -copies))
     size = float(rms(against.residuals) / np.median(rms(against.copies)))
     if p > LEVELS[SPREAD] or abs(size - 1) < TOLD or (size > 1) != more:
         return []  # sure but next to nothing, or all of it in the tails
@@ -126,7 +126,7 @@ def outlier_findings(
     hangs: Bool[np.ndarray, " sensor"],
 ) -> list[Finding]:
     """Single ones that all others contradict."""
-    values, found = against.residuals, []
+    values, result = against.residuals, []
     far, logs = outliers(values)
     for i in far[:MOST_TOLD].tolist():
         side = "above" if values[i] > 0 else "below"
@@ -138,8 +138,8 @@ def outlier_findings(
             f"{size} sd {side} what all others foretell for it: look for a slip of "
             f"the pen, a wrong place or unit, or something that happens there alone.{held}"
         )
-        found.append(Finding(OBSERVATION, words, (), (i,), float(np.exp(logs[i]))))
-    return found
+        result.append(Finding(OBSERVATION, words, (), (i,), float(np.exp(logs[i]))))
+    return result
 
 
 def upper(words: str) -> str:

@@ -101,10 +101,10 @@ def check_accuracy(
     seed: int,
 ) -> BatchPosterior:
     """The answers, refined where they need to be."""
-    found: WeightedGaussian = map_in_parts(
+    result: WeightedGaussian = map_in_parts(
         fit_data_set, asked, observed, width=width, devices=exact.devices
     )
-    return assess(asked, observed, found, exact, width=width, num_kept=num_kept, seed=seed)
+    return assess(asked, observed, result, exact, width=width, num_kept=num_kept, seed=seed)
 
 
 def assess(
@@ -201,12 +201,12 @@ def moments_of_row(
     pull = jnp.linalg.solve(offsets.T @ (weights[:, None] * offsets), mean - own)
     moved = weights * (1 + offsets @ pull)
     z = jax.vmap(lambda one: {name: asked.problem.z(one)[name] for name in asked.names})(draws)
-    found = {}
+    result = {}
     for name, values in z.items():
         centre = jnp.tensordot(moved, values, axes=1)
         square = jnp.tensordot(weights, (values - centre[None]) ** 2, axes=1)
-        found[name] = centre, jnp.sqrt(square)
-    return found
+        result[name] = centre, jnp.sqrt(square)
+    return result
 
 
 def replace_rows(every: Answers, chosen: Int[np.ndarray, " some"], some: Answers) -> Answers:
@@ -248,13 +248,13 @@ def iterate_proposals(
     observed: SensorData,
 ) -> WeightedDraws:
     """Each with the moments that the last one found, until they are fair."""
-    found = weighed(first, observed)
+    result = weighed(first, observed)
     for _ in range(MOST_ROUNDS - 1):
-        poor = np.flatnonzero(~found.is_fair() & np.isfinite(found.k_hat))
+        poor = np.flatnonzero(~result.is_fair() & np.isfinite(result.k_hat))
         if not len(poor):
             break
-        found = replace_rows(found, poor, weighed(found.rows(poor), select_rows(observed, poor)))
-    return found
+        result = replace_rows(result, poor, weighed(result.rows(poor), select_rows(observed, poor)))
+    return result
 
 
 def regularised_factor(first: WeightedDraws) -> Float[np.ndarray, "data n n"]:

@@ -73,24 +73,26 @@ class Amortised(eqx.Module):
 
     def posteriors(self, observed: Any, *, noise_sd: Any = None) -> tuple[Posterior, ...]:
         """Those of several data sets, one a row."""
-        found = self.build_posteriors(observed, noise_sd=noise_sd)
-        for note in (note for one in found for note in one.notes):
+        result = self.build_posteriors(observed, noise_sd=noise_sd)
+        for note in (note for one in result for note in one.notes):
             warnings.warn(note, stacklevel=2)
-        return found
+        return result
 
     def build_posteriors(
         self, observed: Any, *, noise_sd: Any = None, checked: bool = False
     ) -> tuple[Posterior, ...]:
         """The posteriors with their notes; where `checked`, those of `posteriors_with_check`."""
         if checked:
-            found = self.posteriors_with_check(observed, noise_sd=noise_sd)
-            return tuple(found.posterior(number) for number in range(len(found)))
+            result = self.posteriors_with_check(observed, noise_sd=noise_sd)
+            return tuple(result.posterior(number) for number in range(len(result)))
         told = self.read(observed, noise_sd)
-        found, fits = encode(self.encoder, self.simulator, in_dtype(told, self.problem))
+        result, fits = encode(self.encoder, self.simulator, in_dtype(told, self.problem))
         # Taken apart on the host: slices on the device would be compiled, and take longer.
-        found, fits = jax.tree.map(np.asarray, (found, fits))
+        result, fits = jax.tree.map(np.asarray, (result, fits))
         return tuple(
-            self.of_data_set(told, number, jax.tree.map(lambda leaf, k=number: leaf[k], found), fit)
+            self.of_data_set(
+                told, number, jax.tree.map(lambda leaf, k=number: leaf[k], result), fit
+            )
             for number, fit in enumerate(fits.tolist())
         )
 
@@ -128,19 +130,19 @@ class Amortised(eqx.Module):
         answers: WeightedGaussian = map_in_parts(
             weight_encoded, (self.encoder, asked), told, width=width, devices=own
         )
-        found = assess(asked, told, answers, exact, **how)
-        poor = np.flatnonzero(found.verdict == DOUBTFUL)
+        result = assess(asked, told, answers, exact, **how)
+        poor = np.flatnonzero(result.verdict == DOUBTFUL)
         if len(poor):
             more = check_accuracy(asked, select_rows(told, poor), exact, **how)
             verdict = np.where(more.verdict == TRUSTED, REFINED, more.verdict)
-            found = replace_rows(found, poor, more._replace(verdict=verdict.astype("<U11")))
+            result = replace_rows(result, poor, more._replace(verdict=verdict.astype("<U11")))
         engine = Sample() if hand_over is None else hand_over
 
         def alone(problem: InverseProblem) -> SingleFit:
             posterior = engine.run(problem, seed=self.seed)
             return SingleFit(posterior, not posterior.notes)
 
-        last = refit_doubtful(self.problem, told, found, alone)
+        last = refit_doubtful(self.problem, told, result, alone)
         return DataSetFits(
             self.problem, self.simulator.surrogate, told, *last, self.seed, engine=ENGINE
         )

@@ -208,10 +208,10 @@ class Amortise(PriorSurrogate, AbstractEngine):
         return training_cost(solve, problem)
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
-        found = self.train(
+        result = self.train(
             problem, seed=work.seed, progress=work.progress, checkpoint=work.checkpoint
         )
-        return found.build_posteriors(np.asarray(problem.observed)[None])[0]
+        return result.build_posteriors(np.asarray(problem.observed)[None])[0]
 
     def train(
         self,
@@ -231,9 +231,9 @@ class Amortise(PriorSurrogate, AbstractEngine):
                 own = surrogate_over_prior(problem, self, network_key, surrogate_key)
                 simulator = Simulator(problem, own)
             work = Work(seed, progress, checkpoint)
-            found, usual_fit, losses = train_encoder(simulator, self, encoder_key, work)
+            result, usual_fit, losses = train_encoder(simulator, self, encoder_key, work)
         history = {name: jnp.asarray(curve) for name, curve in losses.items()}
-        return Amortised(simulator, found, usual_fit, history, seed, self.variety)
+        return Amortised(simulator, result, usual_fit, history, seed, self.variety)
 
 
 def train_encoder(
@@ -267,10 +267,10 @@ def train_encoder(
         checkpoint=work.checkpoint,
         stage="encoder",
     )
-    found = dataclasses.replace(start, network=state.network)
-    _, fits = encode(found, simulator, examples)
+    result = dataclasses.replace(start, network=state.network)
+    _, fits = encode(result, simulator, examples)
     usual = np.quantile(np.asarray(fits), UNUSUAL)
-    return found, jnp.asarray(usual, examples.values.dtype), history
+    return result, jnp.asarray(usual, examples.values.dtype), history
 
 
 @eqx.filter_jit

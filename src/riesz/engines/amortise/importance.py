@@ -98,8 +98,8 @@ def predictions(simulator: Simulator, places: Draws) -> Float[Array, "draw senso
 def fit_data_set(asked: BatchProblem, observed: SensorData) -> WeightedGaussian:
     """Sought from the best of the values all over the prior."""
     _, logs = prior_log_densities(asked, observed)
-    found = fit_by_newton(asked.sought, observed, asked.elsewhere.places[jnp.argmax(logs)])
-    return weight_gaussian(asked, observed, found)
+    result = fit_by_newton(asked.sought, observed, asked.elsewhere.places[jnp.argmax(logs)])
+    return weight_gaussian(asked, observed, result)
 
 
 def prior_log_densities(
@@ -231,8 +231,8 @@ def weighted_draws(logs: Float[np.ndarray, "data draw"], drawn: Proposals) -> We
     logs = np.where(np.isnan(logs), -np.inf, logs)
     weights, shapes = np.full(logs.shape, 1 / logs.shape[1]), np.full(len(logs), np.inf)
     for row in np.flatnonzero(np.isfinite(logs).any(axis=1)):
-        found = smoothed_weights(logs[row])
-        weights[row], shapes[row] = found.weights, found.k_hat
+        result = smoothed_weights(logs[row])
+        weights[row], shapes[row] = result.weights, result.k_hat
     return WeightedDraws(logs, drawn.log_proposals, drawn.draws, drawn.centre, weights, shapes)
 
 

@@ -41,13 +41,13 @@ def map_in_parts(
     """
     count, whole = num_rows(rows), width * (1 if devices is None else devices.count)
     rows = jax.tree.map(np.asarray, rows)
-    found = []
+    result = []
     for start in range(0, count, whole):
         own = np.minimum(np.arange(start, start + whole), count - 1)
         part = jax.tree.map(lambda leaf, own=own: leaf[own], rows)
         done = over_rows(map_rows, (program, shared), part, devices)
-        found.append(jax.tree.map(np.asarray, done))
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *found)
+        result.append(jax.tree.map(np.asarray, done))
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *result)
 
 
 @eqx.filter_jit

@@ -73,17 +73,17 @@ class SensorData(eqx.Module):
 
 def as_readings(problem: InverseProblem, values: Any, noise_sd: Any = None) -> SensorData:
     """Data sets as users give them, one a row, NaN where a value is missing."""
-    found = as_numbers(values, "values")
+    result = as_numbers(values, "values")
     count = problem.observations.num_sensors
-    if found.ndim != 2 or found.shape[1] != count:
+    if result.ndim != 2 or result.shape[1] != count:
         raise RieszError(
-            f"the values of data sets have shape {found.shape}: give a row for each data set, with "
-            f"a value for each of {count} sensors in the order of the problem's, and NaN where one "
+            f"the values of data sets have shape {result.shape}: give a row for each data set, "
+            f"with a value for each of {count} sensors in the order of the problem's, and NaN where one "
             "is missing. For other sensors pose another problem."
         )
-    present = ~np.isnan(found)
-    check_any_present(found, present)
-    sd = None if noise_sd is None else as_noise(problem, noise_sd, found.shape)
+    present = ~np.isnan(result)
+    check_any_present(result, present)
+    sd = None if noise_sd is None else as_noise(problem, noise_sd, result.shape)
     if not present.all() and not problem.likelihood.is_independent:
         raise RieszError(
             f"{int(np.sum(~present))} values are missing, and noise that measurements share "
@@ -91,7 +91,7 @@ def as_readings(problem: InverseProblem, values: Any, noise_sd: Any = None) -> S
             "one by one, without these sensors."
         )
     # Numbers that any noise can have, for the slopes of what is not counted.
-    filled = np.where(present, found, np.asarray(problem.observed, float))
+    filled = np.where(present, result, np.asarray(problem.observed, float))
     for row in filled if present.all() else ():
         problem.likelihood.check_values(row)
     return SensorData(filled, None if present.all() else present, sd)
@@ -306,10 +306,10 @@ def surrogate_over_prior(
     size, count = problem.num_coordinates, sizes.readout_batches * sizes.num_samples
     # As in `emulate`: normal equations square the condition number, and need double precision.
     with jax.enable_x64(True):
-        problem, penalty, found = in_precision((problem, penalty, start), jnp.float64)
+        problem, penalty, result = in_precision((problem, penalty, start), jnp.float64)
         for one in jr.split(readout_key, sizes.num_solves):
             draw_key, patch_key = jr.split(one)
             draws = antithetic(draw_key, count, size, jnp.float64)
             batches = draws.reshape(sizes.readout_batches, sizes.num_samples, size)
-            found = gauss_newton_readout(problem, penalty, found, patch_key, batches)
-    return in_precision(found, dtype)
+            result = gauss_newton_readout(problem, penalty, result, patch_key, batches)
+    return in_precision(result, dtype)

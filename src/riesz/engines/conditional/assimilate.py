@@ -94,14 +94,14 @@ def known_points(problem: InverseProblem, observed: Observations) -> np.ndarray:
     if places is None or not isinstance(what, AtPoints):
         raise RieszError("readings that come in later must be of the state at points.")
     index = {tuple(place): number for number, place in enumerate(places.tolist())}
-    found = np.array([index.get(tuple(point), -1) for point in what.points.tolist()])
-    (unknown,) = np.nonzero(found < 0)
+    result = np.array([index.get(tuple(point), -1) for point in what.points.tolist()])
+    (unknown,) = np.nonzero(result < 0)
     if unknown.size:
         raise RieszError(
-            f"{unknown.size} of {len(found)} readings are at places that nothing was recorded at, "
+            f"{unknown.size} of {len(result)} readings are at places that nothing was recorded at, "
             f"first {what.points[unknown[0]].tolist()}: begin anew with a problem that has them."
         )
-    return found
+    return result
 
 
 def recording_points(problem: InverseProblem) -> Float[np.ndarray, "place dim"] | None:

@@ -125,11 +125,11 @@ class Conditional(AbstractEngine):
     linear_solver: Solver = Automatic()
 
     def inert(self) -> dict[str, str]:
-        found = {} if self.over == "laplace" else {"num_others": "it goes with over = 'laplace'"}
+        result = {} if self.over == "laplace" else {"num_others": "it goes with over = 'laplace'"}
         if self.over == "nuts":
-            return found
+            return result
         sampling = ("num_warmup", "num_samples", "num_chains", "target_accept")
-        return found | dict.fromkeys(sampling, "it goes with over = 'nuts'")
+        return result | dict.fromkeys(sampling, "it goes with over = 'nuts'")
 
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
@@ -154,12 +154,12 @@ class Conditional(AbstractEngine):
         if start is None and by_lu and isinstance(model, DataModel):
             start = rough_mode(problem)
         origin = hyper_start(parts, start)
-        found = infer_hyperparameters(problem, parts, self, search_key, at, model, origin, work)
-        chains, count, _ = found.values.shape
+        result = infer_hyperparameters(problem, parts, self, search_key, at, model, origin, work)
+        chains, count, _ = result.values.shape
         is_sampled = self.over == "nuts" and len(parts.others) > 0
         each = 1 if is_sampled else -(-self.num_draws // count)
-        others = found.values.reshape(chains * count, -1)
-        notes, keys = found.notes, jr.split(draw_key, (chains * count, each))
+        others = result.values.reshape(chains * count, -1)
+        notes, keys = result.notes, jr.split(draw_key, (chains * count, each))
         if model is None:
             flat = draw_linear(problem, parts, others, keys, at)
         elif isinstance(model, TimeSteppingModel):
@@ -171,7 +171,7 @@ class Conditional(AbstractEngine):
         by_chain = (chains, -1) if len(flat) == chains * count else (1, -1)
         draws = EmpiricalDraws(flat.reshape(*by_chain, parts.num_coordinates))
         states = states_by(self.linear_solver)
-        return Posterior(problem, draws, states, found.history, self.name, work.seed, notes)
+        return Posterior(problem, draws, states, result.history, self.name, work.seed, notes)
 
 
 class HyperEstimate(NamedTuple):
@@ -220,19 +220,22 @@ def infer_hyperparameters(
         task = shown.add_task("weights", total=WEIGHED * count, terms="")
 
         def counted(own: Others) -> float:
-            (found,) = log_density(own)
+            (result,) = log_density(own)
             shown.update(task, advance=1)
-            return float(found)
+            return float(result)
 
         try:
             with work.deadline.sooner(SPREADING).enforce("before draws were weighed"):
                 spread = spread_at(mode)
-                found = importance_sample(counted, spread, np.asarray(mode), count, work.seed)
+                result = importance_sample(counted, spread, np.asarray(mode), count, work.seed)
         except OutOfTimeError:
             return HyperEstimate(mode[None, None], history, (*notes, CUT))
-    history |= {"k_hat": jnp.asarray(found.k_hat), "log_evidence": jnp.asarray(found.log_integral)}
+    history |= {
+        "k_hat": jnp.asarray(result.k_hat),
+        "log_evidence": jnp.asarray(result.log_integral),
+    }
     return HyperEstimate(
-        jnp.asarray(found.values)[None], history, notes + spread.notes + found.notes
+        jnp.asarray(result.values)[None], history, notes + spread.notes + result.notes
     )
 
 
@@ -261,11 +264,11 @@ def find_hyper_map(
 
         def counted(others: Others):
             nonlocal best
-            found = cost(others)
-            costs.append(float(found[0]))
+            result = cost(others)
+            costs.append(float(result[0]))
             best = min(best, (costs[-1], others), key=lambda one: one[0])
             shown.update(task, advance=1, terms=format_levels({"cost": costs[-1]}))
-            return found
+            return result
 
         try:
             with work.deadline.sooner(SEARCHING).enforce("in the first step of the search"):
@@ -373,16 +376,16 @@ def draw_on_host(
 
     Where data are met exactly, noise of any smallness is likely, down to what numbers can hold.
     """
-    rng, found = np.random.default_rng(seed), []
+    rng, result = np.random.default_rng(seed), []
     for own in others:
         with suppress(np.linalg.LinAlgError):
             linear = model.system(own).draws(rng, each)
             rows = np.zeros((each, parts.num_coordinates))
             rows[:, np.asarray(parts.others)], rows[:, np.asarray(parts.linear)] = own, linear
-            found.append(rows)
-    if 2 * len(found) < len(others):
-        raise RieszError(note_on_singular(len(others) - len(found), len(others)))
-    return jnp.asarray(np.stack(found))
+            result.append(rows)
+    if 2 * len(result) < len(others):
+        raise RieszError(note_on_singular(len(others) - len(result), len(others)))
+    return jnp.asarray(np.stack(result))
 
 
 def note_on_singular(lost: int, count: int) -> str:

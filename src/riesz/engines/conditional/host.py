@@ -254,11 +254,11 @@ def columns_at(
     """How the data respond to the coordinates of one unknown, given its scales."""
     latent = problem.latents.latents[name]
     origin = jnp.zeros(latent.num_coordinates - latent.num_scales, scales.dtype)
-    found = at.given(problem, at.origin)
+    result = at.given(problem, at.origin)
 
     def at_sensors(rest: Float[Array, " rest"]) -> Float[Array, " sensor"]:
         z = at.origin | {name: latent.entry(latent.value_given(scales, rest))}
-        values = found(z)
+        values = result(z)
         return values + problem.likelihood.mean(jnp.zeros_like(values), z)
 
     _, push = jax.linearize(at_sensors, origin)

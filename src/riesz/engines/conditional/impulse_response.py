@@ -142,10 +142,10 @@ def adjoint_sweep(
         later, total = (side, jnp.zeros_like(side)), jnp.zeros_like(side)
         for number in map(jnp.asarray, reversed(range(first, first + time.num_stages))):
             storage, _, weights = steps.row(number)
-            found = backwards(steps.matrix(number), later[0][None])[0]
-            back = storage.transpose_product(found)
+            result = backwards(steps.matrix(number), later[0][None])[0]
+            back = storage.transpose_product(result)
             later = later[1] + weights.last * back, weights.before * back
-            total = total + found
+            total = total + result
         return later[0], (later[0], total)
 
     _, (to_begun, totals) = jax.lax.scan(further, own, None, length=count)

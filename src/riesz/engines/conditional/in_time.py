@@ -65,11 +65,11 @@ class TimeSteppingModel:
         """How data respond, remembered: noise may differ."""
         key = np.asarray(others, float)[self.moving].tobytes()
         if key not in self.known:
-            found = responses_at(self.problem, self.parts, others, self.at)
-            fitting = max(KEPT_NUMBERS // found.responses.size, 4 * len(self.moving) + 2)
+            result = responses_at(self.problem, self.parts, others, self.at)
+            fitting = max(KEPT_NUMBERS // result.responses.size, 4 * len(self.moving) + 2)
             while len(self.known) >= fitting:
                 self.known.pop(next(iter(self.known)))
-            self.known[key] = found
+            self.known[key] = result
         return self.known[key]
 
     def cost(self, others: Others) -> CostTerms:

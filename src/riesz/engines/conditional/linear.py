@@ -227,10 +227,10 @@ def affine_map(
     if table is not None:
         return table[0], embed_responses(table[1], parts.in_state, len(origin))
     # The matrix is that of any value of the linear unknowns; assembled once, it is solved often.
-    found = at.given(problem, parts.z(problem.latents, origin, others))
+    result = at.given(problem, parts.z(problem.latents, origin, others))
 
     def at_points(own: Float[Array, " state"]) -> Float[Array, " point"]:
-        return found(parts.z(problem.latents, origin.at[parts.in_state].set(own), others))
+        return result(parts.z(problem.latents, origin.at[parts.in_state].set(own), others))
 
     num_points, own = at.num_points(), origin[parts.in_state]
     if isinstance(at, TimePoints):
@@ -305,10 +305,10 @@ def conditional_moments(
     Exact given the unknowns that were not integrated out; averaged over at most `max_others` of
     the posterior's values of these.
     """
-    found = conditional_mixture(posterior, at, max_others=max_others)
-    mean = found.shares @ found.means
-    variance = found.shares @ (found.sds**2 + (found.means - mean) ** 2)
-    measured = variance + found.shares @ found.noise**2
+    result = conditional_mixture(posterior, at, max_others=max_others)
+    mean = result.shares @ result.means
+    variance = result.shares @ (result.sds**2 + (result.means - mean) ** 2)
+    measured = variance + result.shares @ result.noise**2
     return Moments(mean, np.sqrt(variance), np.sqrt(measured))
 
 
@@ -329,8 +329,8 @@ def conditional_mixture(
     if len(others) > max_others:
         kept = np.random.default_rng(0).choice(len(others), max_others, replace=False)
         others, counts = others[kept], counts[kept]
-    found = mixture_at(posterior.problem, parts, others, at)
-    return found._replace(shares=counts / counts.sum())
+    result = mixture_at(posterior.problem, parts, others, at)
+    return result._replace(shares=counts / counts.sum())
 
 
 def mixture_at(
@@ -349,8 +349,8 @@ def mixture_at(
         operator = point_operator(problem.forward.space, at, dtype=problem.forward.dtype)
         there = at_points(problem, operator, SparseLU())
     sensors = at_points(problem, problem.operator, SparseLU())
-    found = mixture_of(problem, parts, jnp.asarray(others), sensors, there)
-    means, sds, noise = map(np.asarray, found)
+    result = mixture_of(problem, parts, jnp.asarray(others), sensors, there)
+    means, sds, noise = map(np.asarray, result)
     return Mixture(means, sds, noise, np.full(len(others), 1 / len(others)))
 
 

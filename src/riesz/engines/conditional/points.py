@@ -135,10 +135,10 @@ class TabulatedPoints(AbstractPointMap):
 
     def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
         def at_points(z: PyTree) -> Values:
-            found = self.offset + self.by_prescribed @ dirichlet_values(problem.forward, z)
+            result = self.offset + self.by_prescribed @ dirichlet_values(problem.forward, z)
             for name, matrix in self.by_value.items():
-                found = found + matrix @ (numbers_in(z[name]) - numbers_in(self.origin[name]))
-            return found
+                result = result + matrix @ (numbers_in(z[name]) - numbers_in(self.origin[name]))
+            return result
 
         return at_points
 
@@ -224,13 +224,13 @@ def pull_back(
     def residuals(state: Float[Array, " dof"], own: PyTree) -> Float[Array, " free"]:
         return -residual(forward, state, origin | own)[forward.free]
 
-    found, pull = jax.vjp(residuals, zeros, {name: origin[name] for name in names})
+    result, pull = jax.vjp(residuals, zeros, {name: origin[name] for name in names})
     if adjoints.shape[0] * len(zeros) <= NUMBERS_AT_ONCE:
         by_state, by_z = jax.vmap(pull)(adjoints)
     else:
         together = max(NUMBERS_AT_ONCE // len(zeros), 1)
         by_state, by_z = jax.lax.map(pull, adjoints, batch_size=together)
-    return adjoints @ found, by_state, by_z
+    return adjoints @ result, by_state, by_z
 
 
 def map_unit_vectors(
@@ -261,7 +261,7 @@ def directly_read_unknowns(problem: InverseProblem) -> tuple[str, ...] | None:
     def asked(given: dict[str, Any]) -> Any:
         return residual(problem.forward, given[STATE], given)
 
-    found = dependence(asked, {STATE: state, **values})
-    if found.meets:
+    result = dependence(asked, {STATE: state, **values})
+    if result.meets:
         return None
-    return tuple(name for name in problem.latents.names if name in found.reads)
+    return tuple(name for name in problem.latents.names if name in result.reads)

@@ -112,22 +112,22 @@ def importance_sample(
     squares = np.sum(away**2, axis=1)
     proposed = -0.5 * (DEGREES + len(mode)) * np.log1p(squares / DEGREES)
     log_ratios = np.where(np.isfinite(logs), logs, -np.inf) - proposed
-    found = smoothed_weights(log_ratios)
+    result = smoothed_weights(log_ratios)
     # Systematic resampling, along the longest axis: neighbours stand in for each other.
     order = np.argsort(away[:, np.argmax(spread.lengths)])
-    ends = np.cumsum(found.weights[order])
+    ends = np.cumsum(result.weights[order])
     start = rng.uniform()
     kept = order[np.searchsorted(ends / ends[-1], (np.arange(count) + start) / count)]
     notes = ()
-    if found.k_hat > TRUSTED:
+    if result.k_hat > TRUSTED:
         notes = (
             "the density of the unknowns that are not integrated out is far from the Gaussian "
-            f"about its mode, from which it was drawn with weights (k-hat {found.k_hat:.2f}, above "
-            f"{TRUSTED}): use over='nuts'.",
+            f"about its mode, from which it was drawn with weights (k-hat {result.k_hat:.2f}, "
+            f"above {TRUSTED}): use over='nuts'.",
         )
     # The density of Student's t itself, whose constant the weights did without.
     half, size = DEGREES / 2, len(mode) / 2
     constant = gammaln(half + size) - gammaln(half) - size * np.log(DEGREES * np.pi)
     constant -= np.sum(np.log(spread.lengths))
     log_integral = float(logsumexp(log_ratios) - np.log(number) - constant)
-    return ImportanceSample(places[kept], found.k_hat, notes, log_integral, places, found.weights)
+    return ImportanceSample(places[kept], result.k_hat, notes, log_integral, places, result.weights)

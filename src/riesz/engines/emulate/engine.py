@@ -134,12 +134,12 @@ class Emulate(RoundSettings, AbstractEngine):
                     if self.tries_states and problem.time is None and is_new and sizes not in tried:
                         check_capacity(given[0], given[2], self.num_bends, jr.fold_in(key, 1))
                         tried.add(sizes)
-                    found = fit_in_rounds(*given, self, reference.astype(float), key, work)
+                    result = fit_in_rounds(*given, self, reference.astype(float), key, work)
         dtype = problem.forward.dtype
-        surrogate, family = in_precision((found.surrogate, found.family), dtype)
-        history = {name: jnp.asarray(curve) for name, curve in found.history.items()}
+        surrogate, family = in_precision((result.surrogate, result.family), dtype)
+        history = {name: jnp.asarray(curve) for name, curve in result.history.items()}
         states = SurrogateStates(surrogate)
-        return Posterior(problem, family, states, history, self.name, work.seed, found.notes)
+        return Posterior(problem, family, states, history, self.name, work.seed, result.notes)
 
 
 def trajectory_over_prior(
@@ -150,10 +150,10 @@ def trajectory_over_prior(
     features = num_features(problem, engine.num_bends, engine.features)
     bare = initial_trajectory(problem, penalty, network_key, width=engine.width, features=features)
     prior = full_rank(problem.num_coordinates, problem.forward.dtype)
-    found, sums = fit_around(problem, penalty, bare, prior, engine, fit_key, 1.0, None)
-    assert isinstance(found, Trajectory)
+    result, sums = fit_around(problem, penalty, bare, prior, engine, fit_key, 1.0, None)
+    assert isinstance(result, Trajectory)
     assert isinstance(sums, StepEquations)
-    return found, sums
+    return result, sums
 
 
 @contextmanager

@@ -196,8 +196,8 @@ def equations_of_kind(
         # Each sample in units of its own operator, as in the steady case.
         unit = jnp.trace(normal, axis1=1, axis2=2)
         sides = jnp.moveaxis(jax.lax.map(side, (steps, counts)), 0, 1)
-        found = (normal, products(weighted, past), sides)
-        return jax.tree.map(lambda part: part / unit[:, None, None], found)
+        result = (normal, products(weighted, past), sides)
+        return jax.tree.map(lambda part: part / unit[:, None, None], result)
 
     return jax.lax.map(of_batch, rows)
 

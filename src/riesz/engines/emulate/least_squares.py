@@ -110,10 +110,10 @@ def normal_equations(
 ) -> NormalEquations:
     """From sampled patches, about the readout that the surrogate has."""
     rows = jr.split(key, len(batches)), batches
-    found = sum_over_rows(sum_batches, (problem, penalty, surrogate), rows, devices)
+    result = sum_over_rows(sum_batches, (problem, penalty, surrogate), rows, devices)
     readout = factorised_network_of(surrogate).readout
     return NormalEquations(
-        found.matrix, found.gradient - jnp.einsum("ikjl,jl->ik", found.matrix, readout)
+        result.matrix, result.gradient - jnp.einsum("ikjl,jl->ik", result.matrix, readout)
     )
 
 
@@ -221,8 +221,8 @@ def weighted_jacobian(norm: PatchNorm, sample: NormSample, slopes: Sides) -> Sid
 def products(weighted: Sides, columns: Sides) -> Float[Array, "sample _ _"]:
     """Summed over patches and their rows, for each sample of the unknowns."""
     pairs = [(w, c) for w, c in zip(weighted, columns, strict=True) if w is not None]
-    found = [jnp.einsum("prsk,prsl->skl", own, column) for own, column in pairs]
-    return sum(found[1:], start=found[0])
+    result = [jnp.einsum("prsk,prsl->skl", own, column) for own, column in pairs]
+    return sum(result[1:], start=result[0])
 
 
 @dataclass(frozen=True)
@@ -243,12 +243,12 @@ def splits(
     Without any products, all coordinates are treated alike: they have linear functions anyway.
     """
     curved = 1 + len(others) + (num_bends if len(others) else 0)
-    found = [
+    result = [
         Split(linear, others, num_crossed, len(linear) * num_crossed + curved)
         for num_crossed in (curved, 1 + len(others))
     ]
     everything = np.sort(np.concatenate([linear, others]))
-    return [*found, Split(everything[:0], everything, 1, 1 + len(everything) + num_bends)]
+    return [*result, Split(everything[:0], everything, 1, 1 + len(everything) + num_bends)]
 
 
 def fitting_split(candidates: list[Split], num_features: int, largest: int = LARGEST) -> Split:

@@ -46,8 +46,8 @@ def maximise_elbo(
     `share` is that of the data's weight: less than one widens q, as if noise were larger.
     """
     weight = jnp.asarray(share, normals.dtype)
-    found = data_information(problem, surrogate, family, normals[:INFORMATION_DRAWS])
-    precision = jnp.eye(len(found), dtype=found.dtype) + weight * found
+    result = data_information(problem, surrogate, family, normals[:INFORMATION_DRAWS])
+    precision = jnp.eye(len(result), dtype=result.dtype) + weight * result
     frame = full_rank_of(family.mean, jnp.linalg.cholesky(jnp.linalg.inv(precision)))
     own = full_rank_of(
         jnp.zeros_like(family.mean), solve_triangular(frame.factor(), family.factor(), lower=True)

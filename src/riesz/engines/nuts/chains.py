@@ -155,9 +155,9 @@ def sample_chains(
     while any(counts := [min(BLOCK, total - (len(own[0]) if own else 0)) for own in rows]):
         check_clock()
         moves = [(state, jnp.asarray(n)) for state, n in zip(states, counts, strict=True)]
-        found = side.each(advance, (density,), moves)
+        result = side.each(advance, (density,), moves)
         for i, number in enumerate(side.numbers):
-            states[i], block = found[i]
+            states[i], block = result[i]
             new = tuple(np.asarray(leaf)[: counts[i]] for leaf in jax.tree.leaves(block))
             both = zip(rows[i] or tuple(part[:0] for part in new), new, strict=True)
             rows[i] = tuple(map(np.concatenate, both))

@@ -84,10 +84,10 @@ def draw_starts(
 def history_of(kept: Transition) -> dict[str, Array]:
     """Statistics of the kept draws, by chain, and how well the chains agree."""
     draws = np.asarray(kept.coordinates)
-    found = agreement(draws) if draws.shape[1] >= FEWEST else None
+    result = agreement(draws) if draws.shape[1] >= FEWEST else None
     measures = {}
-    if found is not None:
-        measures = {name: jnp.asarray(values) for name, values in found._asdict().items()}
+    if result is not None:
+        measures = {name: jnp.asarray(values) for name, values in result._asdict().items()}
     return measures | {
         "log_density": kept.log_density,
         "num_steps": kept.num_steps,

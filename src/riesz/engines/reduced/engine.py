@@ -159,22 +159,22 @@ class Reduced(AbstractEngine):
         draws = moves.coordinates[:, chosen]
         exact = solve_at(problem, states_by(self.linear_solver), flatten_chains(draws))
         logs = reduced_errors(ready.density, exact).log_ratios.reshape(draws.shape[:2])
-        found = importance_resample(np.asarray(draws), logs, weighing)
+        result = importance_resample(np.asarray(draws), logs, weighing)
         if "effective_draws" in history:
-            fewer = jnp.minimum(history["effective_draws"], found.effective_draws)
+            fewer = jnp.minimum(history["effective_draws"], result.effective_draws)
             history["effective_draws"] = fewer
         notes = (
             *cut,
             *note_on_modes(np.asarray(seen.mode), run.modes.count),
             *sampler_warnings(history, problem.latents.coordinate_names()),
-            *found.notes,
+            *result.notes,
         )
         return Posterior(
             problem=problem,
-            distribution=EmpiricalDraws(jnp.asarray(found.draws)),
+            distribution=EmpiricalDraws(jnp.asarray(result.draws)),
             states=states_by(self.linear_solver),
             history=history
-            | {"num_gradients": jnp.asarray(run.num_gradients), "k_hat": jnp.asarray(found.k_hat)}
+            | {"num_gradients": jnp.asarray(run.num_gradients), "k_hat": jnp.asarray(result.k_hat)}
             | {"log_ratio": jnp.asarray(logs), "gap": jnp.asarray(ready.gaps)},
             engine=self.name,
             seed=work.seed,
@@ -187,8 +187,8 @@ class Reduced(AbstractEngine):
         """The modes of the exact posterior, and those that chains may jump between."""
         solver = problem.default_solver(as_solver(self.linear_solver))
         origin = search_origin(problem, solver, self.start, work)
-        found = gaussians_at_modes(problem, solver, origin, self.num_searches, key)
-        return found, usable_modes(ExactDensity(problem, solver), found, jr.fold_in(key, 1))
+        result = gaussians_at_modes(problem, solver, origin, self.num_searches, key)
+        return result, usable_modes(ExactDensity(problem, solver), result, jr.fold_in(key, 1))
 
     def prepare(
         self, problem: InverseProblem, found: Modes, used: Modes, key: PRNGKeyArray, work: Work
@@ -297,17 +297,17 @@ def importance_resample(
             "reduced: the equation could be solved exactly at none of the draws. Look for priors "
             "that allow impossible coefficients."
         )
-    found = smoothed_weights(logs.ravel())
+    result = smoothed_weights(logs.ravel())
     # Of all chains together: one that is where the exact posterior is not loses its draws.
     levels = (np.arange(logs.size) + float(jr.uniform(key))) / logs.size
-    ends = np.cumsum(found.weights)
+    ends = np.cumsum(result.weights)
     kept = np.searchsorted(ends, levels * ends[-1])
     again = draws.reshape(logs.size, -1)[kept].reshape(draws.shape)
     notes = ()
-    if not found.k_hat <= DOUBTFUL:
+    if not result.k_hat <= DOUBTFUL:
         notes = (
-            f"k-hat of exact over reduced densities is {found.k_hat:.2f}, above {DOUBTFUL}: the "
+            f"k-hat of exact over reduced densities is {result.k_hat:.2f}, above {DOUBTFUL}: the "
             "reduced equation is not good enough for its draws to be corrected by their weights. "
             "Set num_snapshots and num_modes higher, or use sample.",
         )
-    return ResampledDraws(again, found.k_hat, found.effective_draws, notes)
+    return ResampledDraws(again, result.k_hat, result.effective_draws, notes)

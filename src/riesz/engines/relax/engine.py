@@ -106,16 +106,16 @@ class Relax(PatchSettings, AbstractEngine):
     polishing_draws: Count = 64  # in a round; more where there are many unknowns
 
     def inert(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         if self.surrogate == "nodal":
             unread = ("width", "features", "prior_steps")
-            found |= dict.fromkeys(unread, "it goes with surrogate = 'network'")
+            result |= dict.fromkeys(unread, "it goes with surrogate = 'network'")
         if self.norm == "exact":
             unread = ("num_patches", "patch_nodes", "coarse_patch_nodes")
-            found |= dict.fromkeys(unread, "it goes with norm = 'patches'")
+            result |= dict.fromkeys(unread, "it goes with norm = 'patches'")
         if self.polishing_rounds == 0:
-            found["polishing_draws"] = "polishing_rounds is 0"
-        return found
+            result["polishing_draws"] = "polishing_rounds is 0"
+        return result
 
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)

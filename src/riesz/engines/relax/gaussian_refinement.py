@@ -97,14 +97,14 @@ class Refinement(NamedTuple):
             look = moments_at_draws(self.problem, states, family, self.normals, self.devices)
             while done < self.most and not look.is_settled:
                 trial = natural_step(family, look, share)
-                found = moments_at_draws(self.problem, states, trial, self.normals, self.devices)
+                result = moments_at_draws(self.problem, states, trial, self.normals, self.devices)
                 done += 1
-                shown.update(task, completed=done, terms=f"bound {found.bound:.4g}")
+                shown.update(task, completed=done, terms=f"bound {result.bound:.4g}")
                 # A draw without a solution leaves no bound: it is too far, as if it had fallen.
-                if not found.bound >= look.bound - SLACK:
+                if not result.bound >= look.bound - SLACK:
                     share /= 2
                     continue
-                family, look, share = trial, found, 1.0
+                family, look, share = trial, result, 1.0
                 self.checkpoint.keep(stage, {"family": leaves_of(family), "done": done})
         return Candidate(family, look)
 
@@ -143,7 +143,7 @@ def average_over_epsilon(
     """
     numbers = epsilon_grid(whole.look.scales)
     middle = int(np.argmax(whole.look.scales[numbers]))
-    found: dict[int, Candidate] = {}
+    result: dict[int, Candidate] = {}
     for way in (numbers[middle:], numbers[:middle][::-1]):
         family = whole.family
         for number in way:  # each from its neighbour
@@ -151,9 +151,9 @@ def average_over_epsilon(
                 jnp.full_like(states.log_weight, -jnp.inf).at[number].set(states.log_weight[number])
             )
             own = eqx.tree_at(lambda s: s.log_weight, states, only)
-            found[int(number)] = rounds.search(own, family, f"{STAGE} {number}")
-            family = found[int(number)].family
-    parts = [found[int(number)] for number in numbers]
+            result[int(number)] = rounds.search(own, family, f"{STAGE} {number}")
+            family = result[int(number)].family
+    parts = [result[int(number)] for number in numbers]
     bounds = np.array([part.look.bound for part in parts])
     weights = scipy.special.softmax(bounds)
     means = np.array([part.family.mean for part in parts])

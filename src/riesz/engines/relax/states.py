@@ -153,8 +153,8 @@ class LinearisedInTime(eqx.Module):
 
     def seen(self, errors: Errors) -> Float[Array, " sensor"]:
         """What errors of the steps do at the readings."""
-        found = solve_forwards(self.steps, errors[:, None], self.solver)[:, 0]
-        return jnp.einsum("nsf,nf->s", self.rows, found)
+        result = solve_forwards(self.steps, errors[:, None], self.solver)[:, 0]
+        return jnp.einsum("nsf,nf->s", self.rows, result)
 
     def pulled(self, weights: Float[Array, " sensor"]) -> Errors:
         """The same transposed."""
@@ -180,10 +180,10 @@ def propagate_errors(
     """What errors of the steps do to what is read off states, at all times."""
     time, forward = problem.time, problem.forward
     assert time is not None
-    found = solve_forwards(steps_of(time.transient(forward), z), errors[:, None], solver)[:, 0]
-    found = found[ends_of_steps(time)]
+    result = solve_forwards(steps_of(time.transient(forward), z), errors[:, None], solver)[:, 0]
+    result = result[ends_of_steps(time)]
     nowhere = jnp.zeros(forward.space.num_dofs, forward.dtype)
-    read_off = jax.vmap(lambda values: read(nowhere.at[forward.free].set(values)))(found)
+    read_off = jax.vmap(lambda values: read(nowhere.at[forward.free].set(values)))(result)
     if time.initial is None:
         return read_off
     return jnp.concatenate([jnp.zeros_like(read_off[:1]), read_off])

@@ -246,8 +246,8 @@ def train_to_tail(
         for name, values in terms.items():
             curves.setdefault(name, []).append(values)
         if isinstance(schedule, Learned):
-            found = refreshed(state.family.mean)
-            data = dataclasses.replace(data, path=jnp.full_like(data.path, found))
+            result = refreshed(state.family.mean)
+            data = dataclasses.replace(data, path=jnp.full_like(data.path, result))
     state = dataclasses.replace(state, count=data.tail_start)  # also where training stopped early
     return state, data, curves
 

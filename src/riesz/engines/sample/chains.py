@@ -83,13 +83,13 @@ class Window(NamedTuple):
 
 def warmup_windows(num_warmup: int) -> list[Window]:
     ends = sorted({round(share * num_warmup) for share in WINDOWS} - {0})
-    found, start = [], 0
+    result, start = [], 0
     for end in ends:
-        found.append(Window(start, end, is_warmup=True, refines=True))
+        result.append(Window(start, end, is_warmup=True, refines=True))
         start = end
     if start < num_warmup:
-        found.append(Window(start, num_warmup, is_warmup=True, refines=False))
-    return found
+        result.append(Window(start, num_warmup, is_warmup=True, refines=False))
+    return result
 
 
 def draw_windows(plan: Plan) -> list[Window]:
@@ -159,8 +159,8 @@ def run_chains(
                 how = (wanted, learning, jnp.asarray(count))
                 try:
                     with work.deadline.enforce("in a block"):
-                        found = step_chains(pool, density, run, how, work.devices)
-                        run = after_block(run, found, start + count, window)
+                        result = step_chains(pool, density, run, how, work.devices)
+                        run = after_block(run, result, start + count, window)
                 except OutOfTimeError:
                     notes = (note_on_time(run.done - plan.num_warmup, len(run.chains)),)
                     break
@@ -182,9 +182,9 @@ def is_enough(run: ChainsState) -> bool:
     if directions.shape[1] < size:
         looked_at.append(draws @ directions)
     for numbers in looked_at:
-        found = agreement(numbers)
-        fewest = np.minimum(found.effective_draws, found.tail_draws)
-        if not ((found.r_hat <= R_HAT).all() and (fewest >= ENOUGH).all()):
+        result = agreement(numbers)
+        fewest = np.minimum(result.effective_draws, result.tail_draws)
+        if not ((result.r_hat <= R_HAT).all() and (fewest >= ENOUGH).all()):
             return False
     return True
 
@@ -192,9 +192,9 @@ def is_enough(run: ChainsState) -> bool:
 def note_on_time(num_draws: int, num_chains: int) -> str:
     """What a run that is out of time has; nothing that could be shown is an error."""
     if num_draws < FEWEST_IN_TIME:
-        found = "in the warm-up" if num_draws <= 0 else f"after {num_draws} draws of each chain"
+        result = "in the warm-up" if num_draws <= 0 else f"after {num_draws} draws of each chain"
         raise OutOfTimeError(
-            f"the time was over {found}, too early for a posterior: allow more, or ask for less "
+            f"the time was over {result}, too early for a posterior: allow more, or ask for less "
             "warm-up."
         )
     return f"the time was over after {num_draws} draws of each of {num_chains} chains."
@@ -217,8 +217,8 @@ def step_chains(
     if jax.default_backend() == "cpu":
         return list(pool.map(lambda chain: step(density, run.modes, chain, *how), run.chains))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *run.chains)
-    found = step_all(density, run.modes, stacked, *how)
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(run.chains))]
+    result = step_all(density, run.modes, stacked, *how)
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], result) for i in range(len(run.chains))]
 
 
 def step_one(

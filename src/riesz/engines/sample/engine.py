@@ -143,10 +143,10 @@ def agreement_along(
     Each has a small part in each of many coordinates, where it would not be seen.
     """
     measured = agreement(draws @ directions)._asdict()
-    found = {name: jnp.asarray(rows) for name, rows in measured.items()}
+    result = {name: jnp.asarray(rows) for name, rows in measured.items()}
     names = tuple(f"direction {i + 1} that data tell of" for i in range(directions.shape[1]))
-    notes = sampler_warnings(found | {"diverging": jnp.zeros(draws.shape[:2], bool)}, names)
-    return {f"{name}_along": rows for name, rows in found.items()}, notes
+    notes = sampler_warnings(result | {"diverging": jnp.zeros(draws.shape[:2], bool)}, names)
+    return {f"{name}_along": rows for name, rows in result.items()}, notes
 
 
 def note_on_modes(owner: Int[np.ndarray, "chain draw"], count: int) -> tuple[str, ...]:
@@ -206,12 +206,12 @@ class Sample(AbstractEngine):
         if stored is None:
             origin = search_origin(problem, solver, self.start, work)
             count = self.num_searches or default_searches(problem.num_coordinates)
-            found = gaussians_at_modes(problem, solver, origin, count, searching, work.devices)
-            work.checkpoint.keep("peaks", {"arrays": leaves_of(found)})
+            result = gaussians_at_modes(problem, solver, origin, count, searching, work.devices)
+            work.checkpoint.keep("peaks", {"arrays": leaves_of(result)})
         else:
-            found = restore_modes(stored["arrays"])
-        chains = init_dispersed(density, found, self.num_chains, starting, own)
-        used = usable_modes(density, found, jr.fold_in(searching, 1))
+            result = restore_modes(stored["arrays"])
+        chains = init_dispersed(density, result, self.num_chains, starting, own)
+        used = usable_modes(density, result, jr.fold_in(searching, 1))
         first = ChainsState(chains, used, num_gradients=len(chains))
         plan = Plan(self.num_warmup, self.num_samples, self.target_accept)
         transitions, run, stopped = run_chains(density, first, plan, work)
@@ -233,8 +233,8 @@ class Sample(AbstractEngine):
         notes = sampler_warnings(history, problem.latents.coordinate_names())
         directions = np.asarray(run.modes.metrics.directions[0])
         if directions.shape[1] < directions.shape[0]:
-            found, own = agreement_along(np.asarray(moves.coordinates), directions)
-            history, notes = history | found, (*notes, *own)
+            result, own = agreement_along(np.asarray(moves.coordinates), directions)
+            history, notes = history | result, (*notes, *own)
         return Posterior(
             problem=problem,
             distribution=EmpiricalDraws(moves.coordinates),

@@ -107,5 +107,5 @@ def geometric_mean(one: Square, other: Square) -> Square:
     half = np.linalg.solve(factor, np.linalg.solve(factor, other).T)
     values, vectors = np.linalg.eigh((half + half.T) / 2)
     roots = np.sqrt(np.maximum(values, LEAST * values.max()))
-    found = factor @ (vectors * roots) @ vectors.T @ factor.T
-    return (found + found.T) / 2
+    result = factor @ (vectors * roots) @ vectors.T @ factor.T
+    return (result + result.T) / 2

@@ -106,14 +106,14 @@ class Variational(AbstractEngine):
             begin = self.first(problem, solver, searching, work) if kept is None else restore(kept)
             task = shown.add_task("q", total=self.max_steps, terms="")
             shown.advance(task, len(begin.curves))
-            found = fit_gaussian(
+            result = fit_gaussian(
                 *(problem, solver, begin),
                 (self.max_steps, self.num_pairs, -(-self.num_curved // 2)),
                 *(self.tolerance, own),
                 lambda terms: shown.update(task, advance=1, terms=format_levels(terms)),
                 *(work.checkpoint, work.deadline),
             )
-        return self.told(problem, found, work)
+        return self.told(problem, result, work)
 
     def first(
         self, problem: InverseProblem, solver: AbstractLinearSolver, key, work: Work

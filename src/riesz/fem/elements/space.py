@@ -277,13 +277,13 @@ def point_operator(
     """
     if isinstance(points, Tracer):
         return trace_operator(space, points)
-    found = locate(
+    result = locate(
         space.mesh, np.asarray(points, dtype=float), tolerance=tolerance, outside="raise"
     )
-    weights = np.stack(space.element.values(list(found.barycentric.T)))
+    weights = np.stack(space.element.values(list(result.barycentric.T)))
     return PointOperator(
-        cells=on_device(found.cell, np.int32),
-        dofs=on_device(space.cell_dofs[found.cell].T, np.int32),
+        cells=on_device(result.cell, np.int32),
+        dofs=on_device(space.cell_dofs[result.cell].T, np.int32),
         weights=on_device(weights, dtype),
         num_dofs=space.num_dofs,
     )

@@ -76,8 +76,8 @@ class ShardedProblem(eqx.Module):
             rhs = mine.own_residual(own, z)
             rhs = rhs.at[mine.free_places].get(mode="fill", fill_value=0.0)
             coarse = solver.coarse()
-            found, _ = solver.of_device(solver.tables, mine.own_matrix(own, z), -rhs, coarse)
-            return own.at[mine.free_places].add(found.solution, mode="drop")
+            result, _ = solver.of_device(solver.tables, mine.own_matrix(own, z), -rhs, coarse)
+            return own.at[mine.free_places].add(result.solution, mode="drop")
 
         return self.by_devices(part, with_dirichlet(self.problem, start, z), z)
 
@@ -192,9 +192,9 @@ def sharded_problem(
 def touching(domain: Domain, dofs: Shares) -> Int[np.ndarray, "device entity"]:
     """Cells or facets with an unknown of each device; the number of all of them for none."""
     owners = dofs.owner[np.asarray(domain.dofs)]
-    found = [np.flatnonzero((owners == device).any(axis=0)) for device in range(dofs.num_devices)]
-    table = np.full((len(found), max(1, *map(len, found))), owners.shape[1])
-    for row, own in zip(table, found, strict=True):
+    result = [np.flatnonzero((owners == device).any(axis=0)) for device in range(dofs.num_devices)]
+    table = np.full((len(result), max(1, *map(len, result))), owners.shape[1])
+    for row, own in zip(table, result, strict=True):
         row[: len(own)] = own
     return table
 

@@ -95,7 +95,7 @@ def exchange(
     """For numbers that each device needs, and where each of them then finds them."""
     size, width = len(source.owner), source.num_places
     asked: dict[tuple[int, int], Numbers] = {}
-    found = []
+    result = []
     for device, numbers in enumerate(needed):
         distinct = np.unique(numbers)
         owners = source.owner[distinct]
@@ -107,7 +107,7 @@ def exchange(
         places = np.full(size, -1)
         own = np.flatnonzero(source.owner == device)
         places[own] = source.position[own] - device * width
-        found.append(places)
+        result.append(places)
     sent, ways, start = [], [], width
     for pairs in rounds(asked):
         length = max(len(asked[pair]) for pair in pairs)
@@ -115,11 +115,11 @@ def exchange(
         for one, other in pairs:
             numbers = asked[one, other]
             table[one, : len(numbers)] = source.position[numbers] - one * width
-            found[other][numbers] = start + np.arange(len(numbers))
+            result[other][numbers] = start + np.arange(len(numbers))
         sent.append(table)
         ways.append(tuple(pairs))
         start += length
-    return Exchange(tuple(sent), tuple(ways)), found
+    return Exchange(tuple(sent), tuple(ways)), result
 
 
 def rounds(asked: dict[tuple[int, int], Numbers]) -> list[list[tuple[int, int]]]:

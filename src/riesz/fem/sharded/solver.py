@@ -73,10 +73,10 @@ class SharedTable(eqx.Module):
     entries: Int[AnyArray, "*device slot row"]  # among the device's own; past the end: none
 
     def fill(self, values: Float[Array, " entry"]) -> "SharedRows":
-        found = values.at[self.entries].get(
+        result = values.at[self.entries].get(
             mode="fill", fill_value=0.0, wrap_negative_indices=False
         )
-        return SharedRows(self.exchange, jnp.asarray(self.columns), found)
+        return SharedRows(self.exchange, jnp.asarray(self.columns), result)
 
 
 class SharedRows(eqx.Module):
@@ -106,25 +106,25 @@ def shard_combination(matrix: sp.csr_array, rows: Shares, columns: Shares) -> Sh
     """A sparse matrix by the owners of its rows, for vectors by the owners of its columns."""
     entries = row_slots(matrix, rows)
     told, places = exchange(columns, [matrix.indices[own[own < matrix.nnz]] for own in entries])
-    found = entries < matrix.nnz
+    result = entries < matrix.nnz
     kept = np.minimum(entries, matrix.nnz - 1)
     stands = np.stack([at[matrix.indices[own]] for at, own in zip(places, kept, strict=True)])
-    weights = np.where(found, matrix.data[kept], 0.0)
-    return SharedCombination(told, np.where(found, stands, 0).astype(np.int32), weights)
+    weights = np.where(result, matrix.data[kept], 0.0)
+    return SharedCombination(told, np.where(result, stands, 0).astype(np.int32), weights)
 
 
 def shard_table(pattern: sp.csr_array, rows: Shares, of_entries: Shares) -> SharedTable:
     """The tables of a square pattern by the owners of its rows and, alike, of its entries."""
     ordered, entries = diagonal_first(pattern), row_slots(pattern, rows)
-    found = entries < pattern.nnz
+    result = entries < pattern.nnz
     kept = ordered[np.minimum(entries, pattern.nnz - 1)]
     told, places = exchange(
-        rows, [pattern.indices[own[is_one]] for own, is_one in zip(kept, found, strict=True)]
+        rows, [pattern.indices[own[is_one]] for own, is_one in zip(kept, result, strict=True)]
     )
     stands = np.stack([at[pattern.indices[own]] for at, own in zip(places, kept, strict=True)])
     first = (np.arange(rows.num_devices) * of_entries.num_places)[:, None, None]
-    own = np.where(found, of_entries.position[kept] - first, of_entries.num_places)
-    return SharedTable(told, np.where(found, stands, 0).astype(np.int32), own.astype(np.int32))
+    own = np.where(result, of_entries.position[kept] - first, of_entries.num_places)
+    return SharedTable(told, np.where(result, stands, 0).astype(np.int32), own.astype(np.int32))
 
 
 def row_slots(matrix: sp.csr_array, rows: Shares) -> Int[np.ndarray, "device slot row"]:
@@ -213,8 +213,8 @@ class ShardedMultigrid(AbstractLinearSolver):
 
         def part(tables: Tables, arrays: PyTree, values: Array, own: Array):
             tables, values, own = jax.tree.map(lambda leaf: leaf[0], (tables, values, own))
-            found, left = self.of_device(tables, values, own, eqx.combine(arrays, still))
-            return found.solution[None], found.iterations, left
+            result, left = self.of_device(tables, values, own, eqx.combine(arrays, still))
+            return result.solution[None], result.iterations, left
 
         solution, iterations, left = jax.shard_map(
             part,
@@ -245,17 +245,17 @@ class ShardedMultigrid(AbstractLinearSolver):
         cycle = Cycle(tuple(levels), tables.transfers, coarsest, chebyshev(self.smoothing))
         measures = Measures(global_dot, lambda own: jnp.sqrt(global_dot(own, own)))
         limits = self.tolerance, self.max_steps
-        found = conjugate_gradients(rows.__matmul__, cycle, rhs, *limits, measures)
+        result = conjugate_gradients(rows.__matmul__, cycle, rhs, *limits, measures)
         size = measures.norm(rhs)
-        left = measures.norm(rhs - rows @ found.solution)
-        largest = jax.lax.pmax(jnp.max(abs(found.solution)), AXIS)
+        left = measures.norm(rhs - rows @ result.solution)
+        largest = jax.lax.pmax(jnp.max(abs(result.solution)), AXIS)
         rounding = measures.norm(jnp.finfo(rhs.dtype).eps * largest * rows.magnitudes())
         # Constants in the null space leave the solution undetermined.
         sums = jax.lax.pmax(jnp.max(abs(rows @ jnp.where(rows.values[0] == 0, 0.0, 1.0))), AXIS)
         steady = sums >= 1e-13 * jax.lax.pmax(jnp.max(rows.magnitudes()), AXIS)
         good = (left <= jnp.maximum(LOST_DIGITS * self.tolerance * size, rounding)) & steady
-        solution = jnp.where(good, found.solution, jnp.nan)
-        return KrylovResult(solution, found.iterations, left), found.relative_residual
+        solution = jnp.where(good, result.solution, jnp.nan)
+        return KrylovResult(solution, result.iterations, left), result.relative_residual
 
 
 def global_dot(one: Vector, other: Vector) -> Float[Array, ""]:

@@ -54,11 +54,11 @@ def substitute_on_host(
     is_one = all(part.size == part.shape[-1] for part in parts[:2])
     all_rhs = np.broadcast_to(own, (*batch, *own.shape[-2:]))
     groups = all_rhs.reshape(*((1, -1) if is_one else (-1, 1)), *own.shape[-2:])
-    found = [
+    result = [
         substitute_blocks(s, k, pattern, weights, np.moveaxis(group, 0, -1), transposed=transposed)
         for s, k, group in zip(storage, flow, groups, strict=False)
     ]
-    return np.moveaxis(np.stack(found), -1, 1).reshape(all_rhs.shape).astype(own.dtype)
+    return np.moveaxis(np.stack(result), -1, 1).reshape(all_rhs.shape).astype(own.dtype)
 
 
 def first_row(part: np.ndarray) -> np.ndarray:

@@ -43,20 +43,20 @@ class TimeAxis(eqx.Module):
 
     def numbers(self, times: Any, what: str = "times") -> Times:
         """Times of something else on this axis: dates, if it has dates, or numbers."""
-        found = np.asarray(times)
+        result = np.asarray(times)
         if self.origin is None:
-            if not is_number(found):
+            if not is_number(result):
                 raise FormError(
-                    f"{what} are {describe(found)}, but the time axis has numbers: give numbers, "
+                    f"{what} are {describe(result)}, but the time axis has numbers: give numbers, "
                     "or make the axis from dates."
                 )
-            return found.astype(float)
-        if is_number(found):
+            return result.astype(float)
+        if is_number(result):
             raise FormError(
                 f"{what} are numbers, but the time axis has dates: give dates as well, or make the "
                 "axis from numbers."
             )
-        return days_since(as_dates(found, what), np.datetime64(self.origin))
+        return days_since(as_dates(result, what), np.datetime64(self.origin))
 
     def locate_times(
         self, times: Times, what: str
@@ -92,19 +92,19 @@ def time_axis(times: Any) -> TimeAxis:
     """
     if isinstance(times, TimeAxis):
         return times
-    found = np.asarray(times)
-    if found.ndim != 1 or len(found) < 2:
+    result = np.asarray(times)
+    if result.ndim != 1 or len(result) < 2:
         raise FormError(
-            f"the time axis has shape {found.shape}: give at least two times, where the first is "
+            f"the time axis has shape {result.shape}: give at least two times, where the first is "
             "when the initial state holds."
         )
-    if is_number(found):
-        numbers, origin = found.astype(float), None
+    if is_number(result):
+        numbers, origin = result.astype(float), None
         check_finite(numbers)
     else:
-        dates = as_dates(found, "the times of the axis")
+        dates = as_dates(result, "the times of the axis")
         numbers, origin = days_since(dates, dates[0]), str(dates[0])
-    check_rising(numbers, found)
+    check_rising(numbers, result)
     return TimeAxis(numbers, kinds_of(numbers), origin)
 
 
@@ -129,11 +129,11 @@ def period_times(ends: Any, steps: Any, *, growth: float = 1.0) -> Times:
     counts: Int[np.ndarray, " period"] = np.broadcast_to(steps, (len(bounds) - 1,))
     if (counts < 1).any() or not growth > 0:
         raise FormError("a stress period needs at least one step, and a positive growth.")
-    found = [bounds[:1]]
+    result = [bounds[:1]]
     for start, end, count in zip(bounds[:-1], bounds[1:], counts.tolist(), strict=True):
         lengths = growth ** np.arange(count)
-        found.append(start + (end - start) * np.cumsum(lengths) / lengths.sum())
-    return np.concatenate(found)
+        result.append(start + (end - start) * np.cumsum(lengths) / lengths.sum())
+    return np.concatenate(result)
 
 
 def is_number(values: np.ndarray) -> bool:

@@ -34,11 +34,11 @@ def budget_in_time(
         own = jax.tree.map(lambda row, n=number: row[n], weights)
         past = own.last * every[number] + own.before * every[max(number - 1, 0)]
         stage = with_history(problem.step, own.now, past)
-        found = budget(stage, every[number + 1], at_time(z, times[number + 1]), region=region)
+        result = budget(stage, every[number + 1], at_time(z, times[number + 1]), region=region)
         step, place = divmod(number, len(shares))
         length = shares[place] * axis.steps[step]
-        found = jax.tree.map(lambda rate, length=length: length * rate, found)
-        total = found if total is None else jax.tree.map(jnp.add, total, found)
+        result = jax.tree.map(lambda rate, length=length: length * rate, result)
+        total = result if total is None else jax.tree.map(jnp.add, total, result)
     assert total is not None  # an axis has one step at least
     return total
 

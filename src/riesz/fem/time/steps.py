@@ -78,8 +78,8 @@ def solve_forwards(
         storage, _, weights = steps.row(number)
         past = weights.last * last + weights.before * before
         rhs = rhs + jax.vmap(storage.__matmul__)(past)
-        found = solve_each(steps.matrix(number), rhs, solver, transposed=False)
-        return (found, last), found
+        result = solve_each(steps.matrix(number), rhs, solver, transposed=False)
+        return (result, last), result
 
     return jax.lax.scan(one, (nothing, nothing), (steps.numbers(), all_rhs))[1]
 
@@ -92,10 +92,10 @@ def solve_backwards(
 
     def one(carry, given):
         (later, latest), (number, rhs) = carry, given
-        found = solve_each(steps.matrix(number), rhs + later, solver, transposed=True)
+        result = solve_each(steps.matrix(number), rhs + later, solver, transposed=True)
         storage, _, weights = steps.row(number)
-        back = jax.vmap(storage.transpose_product)(found)
-        return (latest + weights.last * back, weights.before * back), found
+        back = jax.vmap(storage.transpose_product)(result)
+        return (latest + weights.last * back, weights.before * back), result
 
     given = (steps.numbers(), all_rhs)
     return jax.lax.scan(one, (nothing, nothing), given, reverse=True)[1]

@@ -119,8 +119,8 @@ def recorded_in_time(
         num_matrices=num_matrices,
         z=at_time(z, on_device(axis.times[0])),
     )
-    found = integrate_in_time(problem, z, solver, newton, record)
-    return raise_where_halted(problem, found, newton)
+    result = integrate_in_time(problem, z, solver, newton, record)
+    return raise_where_halted(problem, result, newton)
 
 
 def check_stresses(problem: TransientProblem, z: PyTree) -> None:
@@ -307,10 +307,10 @@ def linear_root(
     matrix, prepared = prepare_jacobian(fixed_step, fixed_z, nothing, solver)
     rhs = residual_at(nothing, step, z)
     values = solver.with_product(product, matrix, prepared, -rhs)
-    found = jax.lax.stop_gradient(values)
-    left = jnp.linalg.norm(residual_at(found, fixed_step, fixed_z))
+    result = jax.lax.stop_gradient(values)
+    left = jnp.linalg.norm(residual_at(result, fixed_step, fixed_z))
     goal = newton.tolerance * jnp.linalg.norm(jax.lax.stop_gradient(rhs))
-    return values, left <= jnp.maximum(goal, rounding_error(matrix, found))
+    return values, left <= jnp.maximum(goal, rounding_error(matrix, result))
 
 
 def without_gradient(tree: PyTree) -> PyTree:

@@ -71,9 +71,9 @@ def contour_lines(grid: Grid, band: Band) -> Iterator[tuple[float, Float[np.ndar
     if min(len(axis) for axis in grid.axes) < 2:  # no line fits between fewer centres
         return
     x, y = grid.axes
-    found = contour_generator(x, y, np.ma.masked_invalid(band.values))
+    result = contour_generator(x, y, np.ma.masked_invalid(band.values))
     for level in contour_levels(band):
-        for line in found.lines(level):
+        for line in result.lines(level):
             if len(line) > 1:
                 yield level, np.asarray(line)
 

@@ -178,8 +178,8 @@ def read_features(
 def check_geometry(shape: Any, kind: str) -> None:
     advice, *allowed = KINDS[kind]
     for one in geometries_in(shape):
-        if (found := str(one.get("type"))) not in allowed:
+        if (result := str(one.get("type"))) not in allowed:
             raise MeshError(
-                f"the geometry is of type {found!r}, but {advice}, a {' or '.join(allowed)}."
+                f"the geometry is of type {result!r}, but {advice}, a {' or '.join(allowed)}."
             )
     lines_of(shape)

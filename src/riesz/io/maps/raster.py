@@ -187,13 +187,13 @@ def time_variable(
     times: Shaped[np.ndarray, " time"],
 ) -> tuple[Float[np.ndarray, " time"], dict[str, str]]:
     """Values and attributes of the axis of time: dates count in days, as CF has them."""
-    found = {"axis": "T", "long_name": "time"}
+    result = {"axis": "T", "long_name": "time"}
     if times.dtype.kind != "M":
-        return times.astype(float), found
+        return times.astype(float), result
     midnight = times[0].astype("datetime64[D]")
     days = (times - midnight) / np.timedelta64(1, "s") / 86_400.0
     units = f"days since {midnight} 00:00:00"
-    return days, found | {"standard_name": TIME, "units": units, "calendar": "standard"}
+    return days, result | {"standard_name": TIME, "units": units, "calendar": "standard"}
 
 
 def band_variable(
@@ -219,16 +219,16 @@ def crs_object(crs: str) -> Any:
 
 def axis_attributes(name: str, crs: Any) -> dict[str, str]:
     """What CF asks of an axis; without a coordinate system only its direction is known."""
-    found = {"axis": name.upper(), "long_name": f"{name} of the cell centre"}
+    result = {"axis": name.upper(), "long_name": f"{name} of the cell centre"}
     if crs is None:
-        return found
+        return result
     if crs.is_geographic:
         standard, units = {"x": ("longitude", "degrees_east"), "y": ("latitude", "degrees_north")}[
             name
         ]
-        return found | {"standard_name": standard, "units": units}
+        return result | {"standard_name": standard, "units": units}
     units = crs.axis_info[0].unit_name if crs.axis_info else "metre"
-    return found | {"standard_name": f"projection_{name}_coordinate", "units": units}
+    return result | {"standard_name": f"projection_{name}_coordinate", "units": units}
 
 
 def plain_attributes(found: Mapping[str, Any]) -> dict[str, Any]:

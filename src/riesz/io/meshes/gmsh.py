@@ -71,10 +71,10 @@ def words(section: Section, position: int) -> list[str]:
 
 def integers(section: Section, position: int, count: int) -> list[int]:
     """The first `count` integers, none negative, of one line."""
-    found = words(section, position)[:count]
-    if len(found) < count or not all(word.isascii() and word.isdigit() for word in found):
-        raise section.error(position, f"expected {count} counting number(s), found {found}.")
-    return [int(word) for word in found]
+    result = words(section, position)[:count]
+    if len(result) < count or not all(word.isascii() and word.isdigit() for word in result):
+        raise section.error(position, f"expected {count} counting number(s), found {result}.")
+    return [int(word) for word in result]
 
 
 def number_table(section: Section, start: int, count: int, width: int, dtype: type) -> np.ndarray:
@@ -268,8 +268,8 @@ def entity_groups(section: Section | None) -> dict[tuple[int, int], tuple[int, .
             row = words(section, position)
             try:
                 num_groups = int(row[skip])
-                found = [abs(int(word)) for word in row[skip + 1 : skip + 1 + num_groups]]
-                groups[dim, int(row[0])] = tuple(found)
+                result = [abs(int(word)) for word in row[skip + 1 : skip + 1 + num_groups]]
+                groups[dim, int(row[0])] = tuple(result)
             except (IndexError, ValueError):
                 raise section.error(position, "expected an entity and its groups.") from None
             position += 1
@@ -283,8 +283,8 @@ def blocks_4(section: Section, groups: dict[tuple[int, int], tuple[int, ...]]) -
         dim, entity, kind, count = integers(section, position, 4)
         check_type(section, position, kind)
         rows = number_table(section, position + 1, count, 1 + CORNERS[kind], np.int64)
-        found = groups.get((dim, entity), ())
-        blocks.append(Block(CORNERS[kind] - 1, rows[:, 0], rows[:, 1:], found))
+        result = groups.get((dim, entity), ())
+        blocks.append(Block(CORNERS[kind] - 1, rows[:, 0], rows[:, 1:], result))
         position += 1 + count
     return blocks
 
@@ -321,14 +321,14 @@ def place_of(
     ordered = point_tags[order]
 
     def places(tags: Int[np.ndarray, "row column"]) -> Int[np.ndarray, "row column"]:
-        found = np.searchsorted(ordered, tags)
+        result = np.searchsorted(ordered, tags)
         missing = tags[~np.isin(tags, ordered)]
         if missing.size:
             raise FileFormatError(
                 f"{path}: elements use node {missing[0]}, which is not among the file's "
                 f"{len(ordered)} nodes: it is damaged."
             )
-        return order[found]
+        return order[result]
 
     return places
 
@@ -349,7 +349,7 @@ def gather_elements(
             members[group].append(place[start:stop])
         start = stop
     rows = np.concatenate([block.nodes for block in chosen])[order]
-    return rows, {group: np.sort(np.concatenate(found)) for group, found in members.items()}
+    return rows, {group: np.sort(np.concatenate(result)) for group, result in members.items()}
 
 
 def without_copies(
@@ -363,7 +363,7 @@ def without_copies(
     original = np.empty(len(cells), dtype=np.int64)
     original[order] = order[is_new][np.cumsum(is_new) - 1]
     kept, new_index = np.unique(original, return_inverse=True)
-    return cells[kept], {group: np.unique(new_index[found]) for group, found in regions.items()}
+    return cells[kept], {group: np.unique(new_index[result]) for group, result in regions.items()}
 
 
 def groups_by_name(
@@ -373,6 +373,6 @@ def groups_by_name(
     known = {tag: name for (at, tag), name in names.items() if at == dim}
     members = defaultdict(list)
     for tag in [*known, *(tag for tag in groups if tag not in known)]:
-        found = groups.get(tag, np.empty(0, dtype=np.int64))
-        members[known.get(tag, str(tag))].append(found)
-    return {name: np.unique(np.concatenate(found)) for name, found in members.items()}
+        result = groups.get(tag, np.empty(0, dtype=np.int64))
+        members[known.get(tag, str(tag))].append(result)
+    return {name: np.unique(np.concatenate(result)) for name, result in members.items()}

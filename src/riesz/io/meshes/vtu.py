@@ -97,10 +97,10 @@ def read_grid(
 
 
 def only(parent: Element, place: str) -> Element:
-    found = parent.find(place)
-    if found is None:
+    result = parent.find(place)
+    if result is None:
         raise FileFormatError(f"it has no {place}: it is damaged.")
-    return found
+    return result
 
 
 def whole_numbers(values: np.ndarray, name: str) -> Int[np.ndarray, "..."]:

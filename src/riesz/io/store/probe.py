@@ -36,11 +36,11 @@ def probe(problem: InverseProblem) -> dict[str, Numbers]:
     size = problem.num_coordinates
     state, dtype = smooth_state(problem.forward.space.points), problem.forward.dtype
     places = (np.zeros(size), 1.4 * fixed_vector(size, 0))
-    found = [evaluate(problem, on_device(state, dtype), on_device(one, dtype)) for one in places]
+    result = [evaluate(problem, on_device(state, dtype), on_device(one, dtype)) for one in places]
     # In the order of the unknowns, which compiled functions do not keep.
     names = (*map(prior_of, problem.latents.names), EQUATION, BOUNDARY, NOISE, OBSERVED, AXIS)
-    parts = [name for name in names if name in found[0]]
-    return {part: [digest(flatten(r)) for one in found for r in one[part]] for part in parts}
+    parts = [name for name in names if name in result[0]]
+    return {part: [digest(flatten(r)) for one in result for r in one[part]] for part in parts}
 
 
 def differing_parts(saved: Any, given: dict[str, Numbers], tolerance: float) -> list[str]:
@@ -168,15 +168,15 @@ def agree(saved: Any, given: Numbers, tolerance: float) -> bool:
     """Whether two lists of numbers are the same but for rounding."""
     wanted = digest_rows(given)
     try:
-        found = digest_rows(saved)
+        result = digest_rows(saved)
     except (TypeError, ValueError, OverflowError):
         return False
-    if found.shape != wanted.shape or not np.array_equal(np.isnan(found), np.isnan(wanted)):
+    if result.shape != wanted.shape or not np.array_equal(np.isnan(result), np.isnan(wanted)):
         return False
-    found, wanted = np.nan_to_num(found), np.nan_to_num(wanted)
+    result, wanted = np.nan_to_num(result), np.nan_to_num(wanted)
     # What cancels to nearly nothing is compared with the largest result of the part.
     norms = wanted[:, :1] + 1e-6 * wanted[:, 0].max()
-    return bool((np.abs(found - wanted) <= tolerance * norms).all())
+    return bool((np.abs(result - wanted) <= tolerance * norms).all())
 
 
 def digest_rows(numbers: Any) -> Float[np.ndarray, "result 3"]:

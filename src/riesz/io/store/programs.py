@@ -58,15 +58,15 @@ def keep_programs(folder: Path | str | None = None) -> Path | None:
 
 def forget_oldest(folder: Path, most_bytes: int) -> None:
     """Remove the oldest files where all together are larger than they may be."""
-    found = []
+    result = []
     for entry in os.scandir(folder):
         with suppress(OSError):  # another process removed it
             about = entry.stat()
-            found.append((about.st_mtime, about.st_size, entry.path))
-    size = sum(bytes_of for _, bytes_of, _ in found)
+            result.append((about.st_mtime, about.st_size, entry.path))
+    size = sum(bytes_of for _, bytes_of, _ in result)
     if size <= most_bytes:
         return
-    for _, bytes_of, path in sorted(found):
+    for _, bytes_of, path in sorted(result):
         if size <= most_bytes / 2:
             return
         with suppress(OSError):

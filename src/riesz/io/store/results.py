@@ -104,10 +104,10 @@ def read_results(path: Path) -> dict[str, Any]:
 
 def check_not_newer(path: Path, content: Any, schema: int) -> None:
     """Raise where a file is of a later format than this version knows."""
-    found = content.get("schema") if isinstance(content, dict) else None
-    if isinstance(found, int) and found > schema:
+    result = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(result, int) and result > schema:
         raise FileFormatError(
-            f"{path} was written by a newer version of riesz (schema {found}; this one reads "
+            f"{path} was written by a newer version of riesz (schema {result}; this one reads "
             f"{schema}): use that version, or make it again with this one."
         )
 
@@ -163,10 +163,10 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    found = {"riesz": riesz.__version__}
+    result = {"riesz": riesz.__version__}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            result[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "absent"
-    return found
+            result[package] = "absent"
+    return result

@@ -213,16 +213,16 @@ def times_from_numbers(column: Column, what: str, origin: np.datetime64 | None) 
 
 def match_dates(column: Column) -> list[re.Match[str]]:
     """Raises where a cell is no date at all, or some are numbers and some are dates."""
-    found = [DAY.fullmatch(cell) for cell in column.cells]
+    result = [DAY.fullmatch(cell) for cell in column.cells]
     counts = np.array([is_count(cell) for cell in column.cells])
-    strange = np.array([one is None for one in found]) & ~counts
+    strange = np.array([one is None for one in result]) & ~counts
     if strange.any():
         raise column.wrong(strange, "no date", f"write {ISO}.")
     if counts.any():
         other = column.cells[int(np.argmin(counts))]
         what = f"a number, but other rows have dates such as {other!r}"
         raise column.wrong(counts, what, f"write all as {ISO}.")
-    return [one for one in found if one is not None]
+    return [one for one in result if one is not None]
 
 
 def check_alike(column: Column, parts: list[re.Match[str]]) -> None:
@@ -292,8 +292,8 @@ def second_of_day(clock: re.Match[str] | None) -> float:
         if not 1 <= hour <= 12:
             return np.nan
         hour = hour % 12 + (12 if clock["half"] in "pP" else 0)
-    found = 3600.0 * hour + 60 * minute + second
-    return found if minute < 60 and second < 60 and found <= SECONDS else np.nan
+    result = 3600.0 * hour + 60 * minute + second
+    return result if minute < 60 and second < 60 and result <= SECONDS else np.nan
 
 
 def zone_of(clock: re.Match[str] | None) -> str:

@@ -201,15 +201,15 @@ def check_widths(
     """Raise where a row goes on beyond the named columns: its numbers may have been cut in two."""
     num_named = max((i for i, name in enumerate(header, start=1) if name), default=0)
     for line, row in rows:
-        found = max((i for i, cell in enumerate(row, start=1) if cell), default=0)
-        if found > num_named == 1:
+        result = max((i for i, cell in enumerate(row, start=1) if cell), default=0)
+        if result > num_named == 1:
             raise FileFormatError(
-                f"{path}, line {line}: {found} columns were found, but the first line names only "
+                f"{path}, line {line}: {result} columns were found, but the first line names only "
                 f"{header[0][:MOST_SHOWN]!r}: it must name all of them; remove lines above that."
             )
-        if found > num_named:
+        if result > num_named:
             advice = "decimal commas? use points, or separate columns by semicolons"
             raise FileFormatError(
-                f"{path}, line {line}: {num_named} columns were expected, {found} found: "
+                f"{path}, line {line}: {num_named} columns were expected, {result} found: "
                 f"{advice if by_commas else 'name all columns in the header'}."
             )

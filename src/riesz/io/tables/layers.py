@@ -75,10 +75,10 @@ class TextTable:
 
     def words(self, name: str) -> list[str]:
         """A column that every row has."""
-        found = self.cells(name)
-        if None in found:
-            raise FileFormatError(f"{self.at(found.index(None))}: the row ends before {name}.")
-        return [cell for cell in found if cell is not None]
+        result = self.cells(name)
+        if None in result:
+            raise FileFormatError(f"{self.at(result.index(None))}: the row ends before {name}.")
+        return [cell for cell in result if cell is not None]
 
     def numbers(self, name: str, *, may_be_missing: bool = False) -> Float[np.ndarray, " row"]:
         """A column of finite numbers, NaN where they may be missing and a cell is empty."""
@@ -105,9 +105,9 @@ class TextTable:
     ) -> None:
         (bad,) = np.nonzero(~np.isfinite(numbers))
         if bad.size:
-            found = "nothing" if cells[bad[0]] is None else repr(cells[bad[0]])
+            result = "nothing" if cells[bad[0]] is None else repr(cells[bad[0]])
             raise FileFormatError(
-                f"{self.at(int(bad[0]))}: {name} is {found}, not a finite number ({bad.size} of "
+                f"{self.at(int(bad[0]))}: {name} is {result}, not a finite number ({bad.size} of "
                 f"{len(cells)} rows are like that): fill or remove them."
             )
 
@@ -146,14 +146,14 @@ def unpack(path: Path, content: bytes) -> bytes:
         return content
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            found = file.read(MOST_BYTES + 1)
+            result = file.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise FileFormatError(f"{path} is not a whole gzip file: {error}.") from None
-    if len(found) > MOST_BYTES:
+    if len(result) > MOST_BYTES:
         raise FileFormatError(
             f"{path} unpacks to more than {MOST_BYTES:.1e} bytes: keep the rows that are needed."
         )
-    return found
+    return result
 
 
 def sheet_table(path: Path, name: str | None) -> TextTable:

@@ -81,19 +81,19 @@ def marks_of(cell: str) -> frozenset[Mark]:
 def plainly(cell: str, mark: Mark) -> str:
     """A number with this decimal mark in Python's spelling; other cells as they are."""
     parts = PARTS.fullmatch(cell)
-    found = None if parts is None else READINGS[mark].fullmatch(parts["digits"])
-    if parts is None or found is None:
+    result = None if parts is None else READINGS[mark].fullmatch(parts["digits"])
+    if parts is None or result is None:
         return cell
-    whole = found["whole"].replace(found["group"], "") if found["group"] else found["whole"]
-    rest = "" if found["rest"] is None else f".{found['rest']}"
+    whole = result["whole"].replace(result["group"], "") if result["group"] else result["whole"]
+    rest = "" if result["rest"] is None else f".{result['rest']}"
     sign = parts["sign"].replace("\u2212", "-")
     return f"{parts['below']}{sign}{whole}{rest}{parts['power'] or ''}"
 
 
 def only_mark(cells: Iterable[str]) -> Mark | None:
     """The decimal mark of those cells that can be read in one way; None where they disagree."""
-    found = {next(iter(marks)) for cell in cells if len(marks := marks_of(cell)) == 1}
-    return found.pop() if len(found) == 1 else None
+    result = {next(iter(marks)) for cell in cells if len(marks := marks_of(cell)) == 1}
+    return result.pop() if len(result) == 1 else None
 
 
 def is_column_of_numbers(cells: Sequence[str]) -> bool:

@@ -37,8 +37,8 @@ class Products(NamedTuple):
 
 def galerkin(fine: sp.csr_array, prolongation: sp.csr_array, coarse: sp.csr_array) -> Galerkin:
     """The combinations; `coarse` is the pattern of the result."""
-    found = galerkin_products(fine, prolongation, coarse)
-    return Galerkin(combination(found.right), combination(found.left))
+    result = galerkin_products(fine, prolongation, coarse)
+    return Galerkin(combination(result.right), combination(result.left))
 
 
 def galerkin_products(

@@ -124,10 +124,10 @@ class Multigrid(AbstractLinearSolver):
         iterate = conjugate_gradients if self.is_symmetric else conjugate_residuals
         precondition = self.preconditioner(prepared)
         limits = self.tolerance, self.max_steps
-        found = iterate(rows.__matmul__, precondition, own, *limits, gives_up=self.fallback)
-        solution = jnp.where(self.is_good(rows, found.solution, own), found.solution, jnp.nan)
+        result = iterate(rows.__matmul__, precondition, own, *limits, gives_up=self.fallback)
+        solution = jnp.where(self.is_good(rows, result.solution, own), result.solution, jnp.nan)
         return KrylovResult(
-            gather(solution, self.position), found.iterations, found.relative_residual
+            gather(solution, self.position), result.iterations, result.relative_residual
         )
 
     def preconditioner(self, prepared: PreparedLevels) -> Callable[[Vector], Vector]:

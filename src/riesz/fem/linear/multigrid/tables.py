@@ -175,10 +175,10 @@ def combination(matrix: sp.csr_array) -> Combination:
     places, weights = [], []
     for rows, width in zip(slices, widths[::-1], strict=True):
         entries = slots(matrix.indptr, rows, width)
-        found = entries < matrix.nnz
+        result = entries < matrix.nnz
         entries = np.minimum(entries, matrix.nnz - 1)
-        places.append(on_device(np.where(found, matrix.indices[entries], 0), np.int32))
-        weights.append(on_device(np.where(found, matrix.data[entries], 0.0)))
+        places.append(on_device(np.where(result, matrix.indices[entries], 0), np.int32))
+        weights.append(on_device(np.where(result, matrix.data[entries], 0.0)))
     if len(widths) == 1:
         return Combination(tuple(places), tuple(weights), None)
     stands = np.concatenate(slices)
@@ -252,10 +252,10 @@ def table(pattern: sp.csr_array, layout: Layout) -> Table:
     for width, length in zip(layout.widths, layout.lengths, strict=True):
         rows = np.arange(start, start + length)
         own = slots(pattern.indptr, rows, width)
-        found = own < pattern.nnz
+        result = own < pattern.nnz
         own = entries[np.minimum(own, pattern.nnz - 1)]
-        columns.append(on_device(np.where(found, pattern.indices[own], rows), np.int32))
-        places.append(on_device(np.where(found, own, pattern.nnz), np.int32))
+        columns.append(on_device(np.where(result, pattern.indices[own], rows), np.int32))
+        places.append(on_device(np.where(result, own, pattern.nnz), np.int32))
         start += length
     return Table(tuple(columns), tuple(places))
 
