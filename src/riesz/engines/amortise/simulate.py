@@ -78,8 +78,8 @@ def as_readings(problem: InverseProblem, values: Any, noise_sd: Any = None) -> S
     if result.ndim != 2 or result.shape[1] != count:
         raise RieszError(
             f"the values of data sets have shape {result.shape}: give a row for each data set, "
-            f"with a value for each of {count} sensors in the order of the problem's, and NaN where one "
-            "is missing. For other sensors pose another problem."
+            f"with a value for each of {count} sensors in the order of the problem's, and NaN "
+            "where one is missing. For other sensors pose another problem."
         )
     present = ~np.isnan(result)
     check_any_present(result, present)
