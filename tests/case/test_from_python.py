@@ -268,7 +268,7 @@ def test_a_first_problem_file_is_one_that_is_understood(tmp_path):
 
 
 def public_functions():
-    packages = [rz, *(getattr(rz, name) for name in ("datasets", "diagnose", "io", "plot"))]
+    packages = [rz, *(getattr(rz, name) for name in ("case", "datasets", "diagnose", "io", "plot"))]
     every = {name: getattr(package, name) for package in packages for name in package.__all__}
     return {name: one for name, one in every.items() if not isinstance(one, types.ModuleType)}
 

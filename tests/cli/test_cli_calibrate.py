@@ -79,7 +79,7 @@ def test_observations_below_a_limit_are_refused_before_any_work(tmp_path, monkey
     assert len(errors.splitlines()) == 1
     assert not (tmp_path / "new").exists()
     problem = read_problem(path).problem
-    for made_up in (sbc, Amortise().trained):
+    for made_up in (sbc, Amortise().train):
         with pytest.raises(RieszError, match="no data sets can be made up like these"):
             made_up(problem)
 

@@ -46,7 +46,7 @@ def remove_run(out):
         path.rmdir() if path.is_dir() else path.unlink()
 
 
-def reason(error):
+def error_sentence(error):
     return str(error)
 
 
