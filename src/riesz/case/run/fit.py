@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from riesz import __all__ as public_names
+import riesz
 from riesz.case.data.covariates import LOCAL
 from riesz.case.file.problem import Case, read_problem
 from riesz.case.run.folder import Run, check_free, checkpoint_of, is_finished
@@ -98,7 +98,7 @@ def command_of(
 ) -> str:
     """The command that makes the same run; with an engine of Python's own, the call."""
     if isinstance(engine, AbstractEngine):
-        space = "rz" if type(engine).__name__ in public_names else "rz.inference"
+        space = "rz" if type(engine).__name__ in dir(riesz) else "rz.inference"
         named = f"{space}.{engine!r}, seed={seed}, check={check}"
         named += "" if time_limit is None else f", time_limit={time_limit:g}"
         return f"rz.case.fit_case({str(problem)!r}, {str(out)!r}, {named})"
