@@ -50,7 +50,7 @@ def numbers() -> dict[str, np.ndarray]:
     normal = rz.Laplace(num_modes=NUM_MODES, tolerance=1e-8).run(problem, seed=SEED, progress=False)
     checked = importance_check(normal, num_draws=NUM_DRAWS, seed=SEED)
     source = posed(rz.diffusion(1.0) - rz.source("f"), {"f": rz.SPDEField(1.0, LENGTH)})
-    linear = rz.inference.Conditional(num_draws=20).run(source, seed=SEED, progress=False)
+    linear = rz.Conditional(num_draws=20).run(source, seed=SEED, progress=False)
     return {
         "log-density": np.array([value for value, _ in found]),
         "gradient": np.array([slope for _, slope in found]),

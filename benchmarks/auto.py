@@ -160,8 +160,8 @@ def measure(name: str, engine: str, seconds: float = SECONDS) -> dict:
         "taken": posterior.engine,
         "cpu_seconds": spent,
         "passes": missing is None,
-        "missing": missing and missing.why,
-        "notes": list(posterior.notes),
+        "missing": missing and str(missing.why),
+        "notes": list(map(str, posterior.notes)),
     }
 
 

@@ -107,7 +107,7 @@ def jura_problem(metal: str, secondaries: tuple[str, ...], *, local: bool) -> st
     """The demo's file for another metal, with others for covariates."""
     from importlib.resources import files
 
-    text = files("riesz.demo").joinpath("problem.toml").read_text()
+    text = files("riesz_demo").joinpath("problem.toml").read_text()
     names = json.dumps(list(secondaries))
     lines = []
     for line in text.splitlines():
@@ -122,13 +122,12 @@ def jura_problem(metal: str, secondaries: tuple[str, ...], *, local: bool) -> st
 
 def write_problems(folder: Path) -> dict[str, dict[str, Path]]:
     """Problem files by data and by model, each beside its tables."""
-    from importlib.resources import files
+    from riesz.datasets import jura_csv
 
     plain = Path(os.environ["RIESZ_DATA"]) / "esrp"
     for name in ("split_D.csv", "boundary_simplified.geojson"):
         shutil.copy(plain / name, folder / name)
-    table = files("riesz.datasets").joinpath("jura_files", "jura.csv")
-    (folder / "jura.csv").write_bytes(table.read_bytes())
+    (folder / "jura.csv").write_bytes(jura_csv())
     lead = ("Cu", "Ni", "Zn")
     texts = {
         "jura-Cd": {"metals": jura_problem("Cd", ("Pb", "Ni", "Zn"), local=True)},
@@ -184,14 +183,14 @@ def main() -> None:
         for model, path in models.items():
             runs.append(options.folder / data / model)
             if not runs[-1].is_dir():
-                rz.case.fit_case(path, runs[-1], progress=False)
+                rz.read_problem(path).fit(runs[-1], progress=False)
         clock = time.perf_counter()
         found = rz.case.compare_runs(
             runs, options.folder / data / "comparison", blocks=blocks_of(data, options.folder)
         )
         seconds = time.perf_counter() - clock
         print(f"{data}, {seconds:.0f} s\n{found}", flush=True)
-        verdicts[data] = {"words": list(found.words), "seconds": round(seconds, 1)}
+        verdicts[data] = {"words": list(map(str, found.verdict)), "seconds": round(seconds, 1)}
         scores += [{"data": data} | row for row in found.rows()]
         for claim in CLAIMS:
             if claim.data == data:

@@ -36,7 +36,7 @@ def solve_row(dim: int, coarsest: int, levels: int) -> dict:
     form = rz.diffusion("a") - rz.source(1.0)
     problem = rz.boundary_value_problem(rz.P1(mesh), form, {"boundary": 0.0})
     start = time.perf_counter()
-    solver = rz.fem.multigrid(problem, nested, tolerance=TOLERANCE)
+    solver = rz.solvers.multigrid(problem, nested, tolerance=TOLERANCE)
     setup = time.perf_counter() - start
     coefficient = np.exp(log_coefficient(mesh.nodes))
 
@@ -62,7 +62,7 @@ def solve_row(dim: int, coarsest: int, levels: int) -> dict:
     }
     if mesh.num_nodes <= COMPARED:
         host = jax.devices("cpu")[0]
-        own = jax.device_put((on_device, problem, rz.fem.SparseLU()), host)
+        own = jax.device_put((on_device, problem, rz.solvers.SparseLU()), host)
         with jax.default_device(host):
             exact = np.asarray(solved(*own))
         row["difference_from_host"] = float(abs(np.asarray(state) - exact).max() / abs(exact).max())

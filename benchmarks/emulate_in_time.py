@@ -44,7 +44,7 @@ def heat():
     )
 
     def exact(problem, seed):
-        family = rz.inference.assimilated(problem).posterior().distribution
+        family = rz.inference.assimilate(problem).posterior().distribution
         return np.asarray(family.mean), np.sqrt(np.asarray(family.variances()))
 
     return problem, exact
@@ -76,7 +76,7 @@ def plume():
     )
 
     def exact(problem, seed):
-        engine = rz.inference.Conditional(num_draws=NUM_DRAWS)
+        engine = rz.Conditional(num_draws=NUM_DRAWS)
         found = rz.fit(problem, engine, seed=seed, progress=False, check=False)
         sd = np.sqrt(np.diag(np.asarray(found.coordinate_covariance())))
         return np.asarray(found.coordinate_mean()), sd
@@ -146,7 +146,7 @@ def one_row(name: str, problem, exact, seed: int, *, checked: bool) -> dict:
         "k_hat": None if found.check is None else float(found.check.k_hat),
         "effective_draws": None if found.check is None else found.check.effective_draws,
         "corrected": bool(found.check is not None and found.check.is_applied),
-        "notes": "; ".join(found.notes),
+        "notes": "; ".join(map(str, found.notes)),
     }
 
 

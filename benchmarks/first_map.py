@@ -140,16 +140,17 @@ class FirstMap:
         import jax
 
         from riesz.case.file.problem import read_case
+        from riesz.case.options import InitOptions
         from riesz.case.run.fit import decide_local
-        from riesz.case.start.columns import Hints
         from riesz.case.start.starter import starter
 
         table, path = self.folder / "samples.csv", self.folder / "problem.toml"
         numbers = np.column_stack([self.samples.points, self.samples.values])[rows]
         with table.open("w", newline="") as file:
             csv.writer(file).writerows([("x", "y", "value"), *numbers.tolist()])
-        asked = Hints(x="x", y="y", value="value", log=self.log)
-        path.write_text(starter(table, self.folder / "area.geojson", self.folder, asked).text)
+        area = self.folder / "area.geojson"
+        asked = InitOptions(area, x="x", y="y", value="value", log=self.log)
+        path.write_text(starter(table, self.folder, asked).text)
         found = read_case(path, coarse=self.mesh)
         self.mesh = found.coarse
         found = self.like_the_first(found, jax)
@@ -198,7 +199,7 @@ _compiled = {}
 def states_of(jit, jax):
     def of(problem, there, z):
         # One after the other: factorisations of many matrices at a time wait for each other.
-        return jax.lax.map(lambda own: there.given(problem, own)(own), z)
+        return jax.lax.map(lambda own: there.linear_map(problem, own)(own), z)
 
     return _compiled.setdefault("states", jit(of))
 

@@ -35,6 +35,7 @@ def log_diffusivity(x):
 
 def bilaplacian(mesh):
     """The prior of the tutorial: A = gamma K + delta M + beta B, precision A M^-1 A."""
+    import equinox as eqx
     import jax.numpy as jnp
     import numpy as np
 
@@ -42,14 +43,16 @@ def bilaplacian(mesh):
     from riesz.fem.linear.sparse import SparseMatrix
     from riesz.priors.field import NodalField
     from riesz.priors.representatives import node_volumes
-    from riesz.priors.spde import nodal_latent, operator_equation, operator_parts
+    from riesz.priors.spde import NodalLatent, operator_equation, operator_parts
 
     equation = operator_equation(mesh)
     weights = jnp.asarray([GAMMA, math.sqrt(GAMMA * DELTA), DELTA])
     operator = SparseMatrix(equation.pattern, weights @ operator_parts(equation))
     field = NodalField(jnp.zeros(mesh.num_nodes), jnp.exp)
     volumes = jnp.asarray(np.sqrt(node_volumes(mesh)))
-    return nodal_latent(field, operator, volumes, "bi-Laplacian field", choose_solver(equation))
+    solver = choose_solver(equation)
+    prepared = eqx.filter_jit(solver.prepare)(operator)
+    return NodalLatent(field, operator, volumes, "bi-Laplacian field", solver, prepared)
 
 
 def posed(domain, prior, num_sensors):
@@ -108,7 +111,7 @@ def timed(problem, num_modes: int, *, with_sd: bool) -> dict:
         "smallest_sd": float(sd.min()),
         "largest_sd": float(sd.max()),
         "peak_mb": peak_megabytes(),
-        "notes": list(posterior.notes),
+        "notes": list(map(str, posterior.notes)),
     }
 
 

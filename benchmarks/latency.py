@@ -32,8 +32,8 @@ COUNTED = """
 import json, sys
 from pathlib import Path
 from riesz.cli.main import main
-from riesz.cli.options import engine_in, use_one_thread
-if sys.argv[1] == "fit" and engine_in(Path(sys.argv[2])) == "conditional":
+from riesz.cli.options import engine_in_file, use_one_thread
+if sys.argv[1] == "fit" and engine_in_file(Path(sys.argv[2])) == "conditional":
     use_one_thread()  # as the command does, which does not import JAX before
 import jax.monitoring
 found = {"requests": 0, "hits": 0}

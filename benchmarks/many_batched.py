@@ -17,10 +17,10 @@ from bench import parser_of, save, told
 
 import riesz as rz
 from riesz.devices import devices_of
-from riesz.engines.amortise.accuracy import exact_fits, exact_predictions
+from riesz.engines.amortise.exact import exact_fits, exact_predictions
 from riesz.engines.amortise.importance import batch_problem
-from riesz.engines.amortise.model import reduced_over_prior
-from riesz.engines.amortise.parts import map_in_parts
+from riesz.engines.amortise.model import reduce_over_prior
+from riesz.engines.amortise.parts import map_data_sets
 from riesz.engines.amortise.simulate import Simulator, as_readings, single_problem
 
 COUNT, ALONE, COMPARED = 1000, 20, 200
@@ -68,7 +68,7 @@ def quadrature(problem, values: np.ndarray, fits, number: int) -> tuple[np.ndarr
     lattice = draws.mean(axis=0) + offsets @ factor.T
     seen = exact_predictions(problem, lattice, devices_of("all"))
     row = (as_readings(problem, values[number : number + 1]), lattice[None], seen[None])
-    fit = map_in_parts(exact_fits, problem, row, width=64, devices=None)[0]
+    fit = map_data_sets(exact_fits, problem, row, width=64, devices=None)[0]
     logs = fit - 0.5 * np.sum(lattice**2, axis=1)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
@@ -108,7 +108,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     problem = transport(options.seed)
     values = data_sets(problem, options.count, options.seed)
-    model, seconds, used = timed(lambda: reduced_over_prior(problem, options.seed))
+    model, seconds, used = timed(lambda: reduce_over_prior(problem, options.seed))
     rows = [told({"what": "model", "count": 1, "seconds": seconds, "cpu_seconds": used})]
     width, _ = batch_problem(Simulator(problem, model), options.seed)
 

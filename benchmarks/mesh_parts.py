@@ -1,8 +1,8 @@
 """What does a part of a mesh hold and ask for? Counts, no times: for any machine.
 
-The Poisson problem on the unit square and cube, by `rz.fem.sharded_multigrid` on forced devices of
-this host: bytes of tables on a device for each of its unknowns, numbers that a device is told in
-each product and in how many rounds, and iterations beside those of one device.
+The Poisson problem on the unit square and cube, by `riesz_sharded` on forced devices of this host:
+bytes of tables on a device for each of its unknowns, numbers that a device is told in each product
+and in how many rounds, and iterations beside those of one device.
 """
 
 import os
@@ -22,6 +22,7 @@ def measure(shape: str, sides: int, levels: int) -> list[dict]:
     import jax.random as jr
 
     import riesz as rz
+    import riesz_sharded
 
     coarse = rz.rectangle((sides, sides)) if shape == "square" else rz.mesh.box((sides,) * 3)
     nested = rz.hierarchy(coarse, levels)
@@ -30,10 +31,10 @@ def measure(shape: str, sides: int, levels: int) -> list[dict]:
     problem = rz.boundary_value_problem(space, form, {"boundary": 0.0})
     matrix = rz.fem.jacobian(problem, jnp.zeros(space.num_dofs))
     side = jr.normal(jr.key(0), (problem.num_free,))
-    alone = rz.fem.multigrid(problem, nested).outcome(matrix, side)
+    alone = rz.solvers.multigrid(problem, nested).outcome(matrix, side)
     rows = []
     for count in DEVICES:
-        solver = rz.fem.sharded_multigrid(problem, count, nested, fewest=FEWEST)
+        solver = riesz_sharded.sharded_multigrid(problem, count, nested, fewest=FEWEST)
         found = solver.outcome(matrix, side)
         finest = solver.tables.levels[0]
         held = sum(leaf.nbytes for leaf in jax.tree.leaves(solver.tables)) / count
@@ -48,7 +49,7 @@ def measure(shape: str, sides: int, levels: int) -> list[dict]:
                 "shared_levels": len(solver.tables.levels),
                 "table_bytes_of_an_unknown": held / own,
                 "matrix_bytes_of_an_unknown": 12 * finest.columns.shape[1] + 0.0,
-                "told": [level.exchange.num_told for level in solver.tables.levels],
+                "told": [level.exchange.num_ghosts for level in solver.tables.levels],
                 "rounds": [len(level.exchange.ways) for level in solver.tables.levels],
                 "iterations": int(found.iterations),
                 "iterations_of_one_device": int(alone.iterations),

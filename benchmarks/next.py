@@ -146,8 +146,13 @@ def refits(kind: str, num_places: int) -> list[dict]:
     order = np.argsort(foretold["u"].share)
     chosen = order[np.linspace(0, len(order) - 1, num_places + 1).round().astype(int)[1:]]
     levels = [(number + 0.5) / NUM_VALUES for number in range(NUM_VALUES)]
-    there = rz.prediction.predict_data(
-        posterior, candidates[chosen], num_draws=NUM_DRAWS, seed=SEED, quantiles=levels
+    there = rz.predict(
+        posterior,
+        "measurement",
+        candidates[chosen],
+        num_draws=NUM_DRAWS,
+        seed=SEED,
+        quantiles=levels,
     )
     rows = []
     for number, place in enumerate(chosen.tolist()):

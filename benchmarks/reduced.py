@@ -95,8 +95,8 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     built = time.process_time() - cpu
     tested = solve_at(problem, ExactStates(), drawn(2, NUM_TESTED))
     found = reduced_errors(density, tested)
-    exact = gradient_seconds(ExactDensity(problem, solver), tested.places, repeats)
-    reduced = gradient_seconds(density, tested.places, repeats)
+    exact = gradient_seconds(ExactDensity(problem, solver), tested.points, repeats)
+    reduced = gradient_seconds(density, tested.points, repeats)
     return {
         "problem": name,
         "nodes": problem.forward.space.mesh.num_nodes,

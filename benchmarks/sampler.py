@@ -89,7 +89,7 @@ def timed(engine, problem, seed: int, seconds: float) -> tuple[dict, Any]:
         "num_gradients": int(history["num_gradients"]),
         "steps_a_draw": float(history["num_steps"].mean()),
         "step_size": float(history["step_size"].mean()),
-        "notes": list(posterior.notes),
+        "notes": list(map(str, posterior.notes)),
     }
     return row, posterior
 

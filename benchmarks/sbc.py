@@ -18,9 +18,9 @@ from bench import parser_of, save
 import riesz as rz
 from riesz.devices import devices_of
 from riesz.diagnose.calibration import Calibration
-from riesz.engines.amortise.accuracy import exact_predictions
-from riesz.engines.amortise.model import reduced_over_prior
-from riesz.engines.amortise.parts import map_in_parts
+from riesz.engines.amortise.exact import exact_predictions
+from riesz.engines.amortise.model import reduce_over_prior
+from riesz.engines.amortise.parts import map_data_sets
 from riesz.engines.amortise.simulate import Simulator
 
 COUNT, LEVELS = 1000, 4
@@ -54,7 +54,7 @@ def calibration(problem, count: int, seed: int) -> tuple[Calibration, dict]:
     truths = rng.normal(size=(count, size))
     clean = exact_predictions(problem, truths, devices_of("all"))
     values = clean + noise_sd * rng.normal(size=clean.shape)
-    model = reduced_over_prior(problem, seed)
+    model = reduce_over_prior(problem, seed)
     start = time.perf_counter()
     # Data sets that are fitted together share their draws, and what chance does to these: a seed
     # for each part of them, or ranks would tell of nothing else.
@@ -70,7 +70,7 @@ def calibration(problem, count: int, seed: int) -> tuple[Calibration, dict]:
         np.concatenate([one.sd for one in each]),
     )
     below = np.sum(draws < truths[:, None], axis=1) + rng.uniform(size=truths.shape)
-    seen = map_in_parts(predicted, Simulator(problem, model), truths, width=64, devices=None)
+    seen = map_data_sets(predicted, Simulator(problem, model), truths, width=64, devices=None)
     gaps = np.abs(each[0].mean - again.mean) / again.sd
     counts = Counter(verdict for one in each for verdict in one.verdicts)
     found = Calibration(

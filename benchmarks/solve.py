@@ -103,9 +103,9 @@ def linear_solver(problem, nested, name: str):
     import riesz as rz
 
     if name == "sparse-lu":
-        return rz.fem.SparseLU()
+        return rz.solvers.SparseLU()
     single = name == "multigrid-single"
-    return rz.fem.multigrid(problem, nested, tolerance=TOLERANCE, single_precision=single)
+    return rz.solvers.multigrid(problem, nested, tolerance=TOLERANCE, single_precision=single)
 
 
 def iterations_of(problem, solver, z=None) -> dict:
@@ -114,7 +114,7 @@ def iterations_of(problem, solver, z=None) -> dict:
 
     import riesz as rz
 
-    if isinstance(solver, rz.fem.SparseLU):
+    if isinstance(solver, rz.solvers.SparseLU):
         return {"iterations": None, "residual": None}
     zeros = jnp.zeros(problem.space.num_dofs)
     side = -rz.fem.residual(problem, zeros, z)[problem.free]
@@ -165,7 +165,7 @@ def hard_seconds(case: str) -> dict:
     problem = rz.boundary_value_problem(space, form, {"boundary": 0.0})
     zeros = jnp.zeros(space.num_dofs)
     matrix, load = rz.fem.jacobian(problem, zeros), -rz.fem.residual(problem, zeros)[problem.free]
-    solver = rz.fem.multigrid(problem, nested, tolerance=TOLERANCE)
+    solver = rz.solvers.multigrid(problem, nested, tolerance=TOLERANCE)
     seconds = best(lambda: jax.block_until_ready(solver.outcome(matrix, load)))
     return {
         "nodes": space.num_dofs,

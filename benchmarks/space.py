@@ -26,7 +26,7 @@ def measure(name: str) -> dict:
 
     engines = {
         "laplace": rz.Laplace(),
-        "nuts": rz.inference.Nuts(start=rz.Laplace(), **NUTS),
+        "nuts": rz.Nuts(start=rz.Laplace(), **NUTS),
         "emulate": small_emulate() if is_smoke() else rz.Emulate(),
     }
     problem = posed(*SIZE)
@@ -43,7 +43,7 @@ def measure(name: str) -> dict:
         "mean": np.asarray(posterior.coordinate_mean()).tolist(),
         "sd": spread.tolist(),
         "check": str(rz.summary(posterior, num_draws=100).check),
-        "notes": list(posterior.notes),
+        "notes": list(map(str, posterior.notes)),
     }
 
 

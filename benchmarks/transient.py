@@ -46,7 +46,9 @@ def marched(along: int, num_steps: int, solver: str) -> list[dict]:
     sensors = rz.fem.point_operator(space, np.array([[0.5, 0.5], [0.2, 0.7]]))
     z = {name: jnp.asarray(value) for name, value in (("s", 1.0), ("k", 0.2), ("f", 1.0))}
     z |= {"start": jnp.asarray(0.0)}
-    taken = rz.fem.SparseLU() if solver == "lu" else default_multigrid(problem.step, fallback=False)
+    taken = (
+        rz.solvers.SparseLU() if solver == "lu" else default_multigrid(problem.step, fallback=False)
+    )
 
     def recorded(problem, z):
         return integrate_in_time(
@@ -113,10 +115,10 @@ def assimilated() -> dict:
         initial="start",
     )
     start = time.perf_counter()
-    first = rz.inference.assimilated(problem)
+    first = rz.inference.assimilate(problem)
     jax.block_until_ready(first.posterior().distribution.mean)
     middle = time.perf_counter()
-    more = first.updated(readings(times[-1:]), rz.Gaussian(0.1))
+    more = first.update(readings(times[-1:]), rz.Gaussian(0.1))
     mean = more.mean()
     end = time.perf_counter()
     assert np.isfinite(mean).all()

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle
+from riesz.notes import text_note
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import FullRank
@@ -96,5 +97,5 @@ def exact_posterior(states=None):
         history,
         "formula",
         5,
-        ("made by hand",),
+        (text_note("made by hand"),),
     )

@@ -5,11 +5,14 @@ import re
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 import riesz
+from riesz.lazy import MOVED
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "riesz"
@@ -62,8 +65,18 @@ def test_completion_offers_every_name_that_readme_docs_and_examples_use():
 
 def test_a_user_meets_sixty_names_and_finds_the_others_in_their_namespace():
     assert len(stub_names()) <= 70
-    with pytest.raises(AttributeError, match=r"riesz\.SparseLU is riesz\.fem\.SparseLU"):
+    with pytest.raises(AttributeError, match=r"riesz\.SparseLU is riesz\.solvers\.SparseLU"):
         _ = riesz.SparseLU
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_old_name_tells_the_call_that_took_its_place(name):
+    now = re.match(r"(\w+)\.([\w.]+)\(", MOVED[name])
+    assert now
+    assert callable(attrgetter(now[2])(import_module(now[1])))
+    for package in (riesz, riesz.fem, riesz.prediction):
+        with pytest.raises(AttributeError, match=re.escape(MOVED[name])):
+            getattr(package, name)
 
 
 def test_the_namespace_is_what_the_stub_says():
@@ -89,14 +102,52 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = riesz.solver
 
 
+def run_python(program: str) -> None:
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_importing_loads_nothing_heavy_and_leaves_jax_alone():
-    program = (
+    run_python(
         "import sys, riesz\n"
         "assert not {'jax', 'matplotlib', 'scipy'} & set(sys.modules), 'heavy import'\n"
         "riesz.solve, riesz.mesh_from_polygon, riesz.io\n"
         "import jax\n"
         "assert not jax.config.jax_enable_x64, 'x64 was switched on'\n"
     )
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == 0, ended.stderr
+
+
+def test_guests_add_their_commands_without_anything_heavy():
+    run_python(
+        "import sys, typer, riesz_demo.command, riesz_many.command, riesz_pumping.command\n"
+        "app = typer.Typer()\n"
+        "for guest in (riesz_demo, riesz_many, riesz_pumping):\n"
+        "    guest.command.register(app)\n"
+        "assert len(app.registered_commands) == 3\n"
+        "assert not {'jax', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules), 'heavy import'\n"
+    )
+
+
+def imported_names(script: Path) -> set[tuple[str, str]]:
+    """Modules of this repository and what is taken from them, also inside functions."""
+    nodes = ast.walk(ast.parse(script.read_text(encoding="utf-8")))
+    lines = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    ours = [line for line in lines if re.match(r"riesz(_\w+)?(\.|$)", str(line.module))]
+    return {(str(line.module), alias.name) for line in ours for alias in line.names}
+
+
+def can_be_imported(module: str, name: str) -> bool:
+    try:
+        return hasattr(import_module(module), name) or bool(find_spec(f"{module}.{name}"))
+    except ModuleNotFoundError:
+        return False
+
+
+def test_scripts_import_what_there_is():
+    folders = ("benchmarks", "paper/benchmarks", "examples", "tools")
+    scripts = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    names = {pair: script.name for script in scripts for pair in imported_names(script)}
+    assert len(names) > 50
+    gone = [f"{names[pair]}: {'.'.join(pair)}" for pair in names if not can_be_imported(*pair)]
+    assert gone == []

@@ -16,14 +16,15 @@ from riesz.diagnose.summary import Summary
 from riesz.engines.laplace.engine import Laplace
 from riesz.inference.fit import Choice
 from riesz.io.store.draws import StoredDraws
+from riesz.notes import text_note
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import posterior_draws
 
 FOUND = Misfit(
     (
-        Finding("region", "2 observations <b>lie</b> 2.1 sd above", (), (0, 1), 0.0005),
-        Finding("prior", "The data pull level away", ("level",), (), 0.004),
+        Finding("region", text_note("2 observations <b>lie</b> 2.1 sd above"), (), (0, 1), 0.0005),
+        Finding("prior", text_note("The data pull level away"), ("level",), (), 0.004),
     ),
     np.linspace(3.0, -3.0, 9),
     np.array([0.9, *np.zeros(7), np.nan]),
@@ -128,7 +129,7 @@ def tiny_run(
         {"misfit": jnp.geomspace(1e4, 1.0, 50)},
         "laplace",
         0,
-        ("a <i>note</i>",),
+        (text_note("a <i>note</i>"),),
     )
     case = dataclasses.replace(case, remarks=(REMARK,))
     short = Summary("laplace", ({"unknown": "level"},), 9, 1.0, 0.95, (), num_censored=num_below)
@@ -142,7 +143,7 @@ def tiny_run(
         short,
         kept,
         misfit=misfit,
-        choice=Choice(Laplace(), "so"),
+        choice=Choice(Laplace(), text_note("so")),
         command="riesz fit problem.toml",
         seed=0,
         seconds=12.0,

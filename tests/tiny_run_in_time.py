@@ -14,6 +14,7 @@ from riesz.case.run.write import write_run
 from riesz.engines.laplace.engine import Laplace
 from riesz.inference.fit import Choice
 from riesz.io.store.draws import StoredDraws
+from riesz.notes import text_note
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.draws import Course, NodalDraws, NumberDraws, Observed, exactly
@@ -107,7 +108,7 @@ def tiny_run_in_time(folder: Path, num_draws: int = NUM_DRAWS) -> Path:
         Posterior(problem, family, ExactStates(), {}, "laplace", 0),
         None,
         StoredDraws(draws, FACTS, course),
-        choice=Choice(Laplace(), "so"),
+        choice=Choice(Laplace(), text_note("so")),
         command="riesz fit problem.toml",
         seed=0,
         seconds=12.0,

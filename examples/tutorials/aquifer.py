@@ -32,7 +32,7 @@ print((FOLDER / "problem.toml").read_text())
 
 # %%
 case = rz.read_problem(FOLDER / "problem.toml")
-print(rz.case.describe_case(case))
+print(case.check())
 
 # %% [markdown]
 # ## The fit
@@ -47,7 +47,7 @@ print(rz.case.describe_case(case))
 # `rz.read_run` reads again at any time.
 
 # %%
-run = rz.case.fit_case(case, OUT / "run", seed=0, progress=False)
+run = case.fit(OUT / "run", seed=0, progress=False)
 print(run.summary)
 
 # %% [markdown]
@@ -55,15 +55,13 @@ print(run.summary)
 #
 # Any quantity, any statistic, at points or on a grid: `riesz predict out/run --quantity u --stat sd
 # --grid 80x60 --out u_sd.csv`. With the extra `gis`, `--cell 1500 --out head.tif` makes a GeoTIFF;
-# a CSV needs nothing. `riesz report out/run` makes one page of all of it (`rz.case.write_report`).
+# a CSV needs nothing. `riesz report out/run` makes one page of all of it (`run.report()`).
 
 # %%
 labels = {"u_sd": "sd of the head, m", "transmissivity_mean": "mean transmissivity, m2/day"}
 for name in labels:
     quantity, stat = name.split("_")
-    told = rz.case.write_prediction(
-        run, OUT / f"{name}.csv", quantity=quantity, stat=stat, grid=(80, 60)
-    )
+    told = run.predict(quantity=quantity, stat=stat, grid=(80, 60)).save(OUT / f"{name}.csv")
     low, high = told["ranges"][name]
     print(f"{name}: {low:.6g} .. {high:.6g} at {told['places']} places")
 

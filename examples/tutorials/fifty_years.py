@@ -108,11 +108,9 @@ for knot, own, true in zip(knots, recharge.T, true_recharge, strict=True):
 shown = np.arange(1950.0, 2000.0)
 nearest = int(np.argmin(np.linalg.norm(wells - pumps[0], axis=1)))
 place = wells[nearest : nearest + 1]
-asked = {"num_draws": 100, "quantiles": (0.025, 0.975)}
-going_on = rz.prediction.predict_in_time(posterior, shown, place, **asked)
-stopped = rz.prediction.predict_in_time(
-    posterior, shown, place, under=plain(clean, stop=1980.0), **asked
-)
+asked = {"times": shown, "num_draws": 100, "quantiles": (0.025, 0.975)}
+going_on = rz.predict(posterior, "u", place, **asked)
+stopped = rz.predict(posterior, "u", place, under=plain(clean, stop=1980.0), **asked)
 
 figure, axes = plt.subplots(figsize=(7, 3.5))
 for forecast, colour, label in (
@@ -130,7 +128,7 @@ figure
 
 # %%
 record = empty.time.transient(empty.forward)
-future = rz.solve_in_time(record, truth)[-2]
+future = rz.solve(record, truth)[-2]
 true_head = float((rz.fem.point_operator(empty.forward.space, place) @ future)[0])
 mean, sd = float(going_on.mean[-1, 0]), float(going_on.sd[-1, 0])
 gain = float(stopped.mean[-1, 0] - going_on.mean[-1, 0])

@@ -81,7 +81,8 @@ true_conductivity |= {HOLE: 1.0, "gravel": 40.0, "sand": 8.0}
 fine = aquifer((2 * SHAPE[0], 2 * SHAPE[1], 3 * SHAPE[2]))
 reality = equation(rz.by_region(fine, true_conductivity))
 true_heads = rz.solve(
-    rz.boundary_value_problem(rz.P1(fine), reality, HELD), linear_solver=rz.fem.ConjugateGradients()
+    rz.boundary_value_problem(rz.P1(fine), reality, HELD),
+    linear_solver=rz.solvers.ConjugateGradients(),
 )
 
 places = rng.uniform(15, SIDE - 15, (300, 2))
@@ -131,7 +132,7 @@ engine = rz.inference.Reduced(
 )  # fmt: skip
 posterior = rz.fit(problem, engine, seed=0, progress=False)
 k_hat = float(posterior.history["k_hat"])
-print(f"k-hat {k_hat:.2f}; {posterior.notes or 'no doubts'}")
+print(f"k-hat {k_hat:.2f}; {'; '.join(map(str, posterior.notes)) or 'no doubts'}")
 assert k_hat < 0.5
 
 middles = np.array([[(i + 0.5) * BLOCK, (j + 0.5) * BLOCK, 25.0] for i, j in BLOCKS])

@@ -83,8 +83,8 @@ for knot, own, true in zip(knots, history.T, true_history, strict=True):
 # The axis reaches a year beyond the last samples. A forecast marches each draw of the posterior on.
 
 # %%
-forecast = rz.prediction.predict_in_time(
-    posterior, [3.0, 4.0], wells, num_draws=100, quantiles=(0.025, 0.975)
+forecast = rz.predict(
+    posterior, "u", wells, times=[3.0, 4.0], num_draws=100, quantiles=(0.025, 0.975)
 )
 for year, means, lows, highs in zip(
     (3, 4), forecast.mean, forecast.quantiles[0.025], forecast.quantiles[0.975], strict=True

@@ -40,11 +40,12 @@ def written(folder: Path, name: str, case, training) -> Path:
 
 def problem_file(folder: Path, table: Path, case, without: tuple[str, ...]) -> str:
     """What `init` writes for all training samples: scales of its priors are rounded to 2 digits."""
-    from riesz.case.start.columns import Hints
+    from riesz.case.options import InitOptions
     from riesz.case.start.starter import starter
 
     names = (*case.secondaries, "landuse", "rock")
-    text = starter(table, None, folder, Hints(value=case.metal, covariates=names, log=True)).text
+    asked = InitOptions(value=case.metal, covariates=names, log=True)
+    text = starter(table, folder, asked).text
     text = text.replace('local = "auto"', "local = true")
     text = re.sub(r"max_edge = \S+", f"max_edge = {MAX_EDGE}", text)
     return "".join(
@@ -80,7 +81,7 @@ class FromFile:
         import riesz as rz
         from riesz.case.data.covariates import effect_design, every_encoding
         from riesz.case.file.problem import read_case
-        from riesz.prediction.data import new_places
+        from riesz.prediction.predict import new_places
 
         written(self.folder, "fold.csv", self.case, training)
         path = self.folder / "fold.toml"
@@ -101,8 +102,8 @@ class FromFile:
         }
         design = effect_design(path, encodings, known)
         drawn = {"num_draws": 400, "seed": 1, "together": False}
-        there = new_places(posterior, left_out.points, design, None, **drawn)
-        return np.exp(there.measured(slice(None)))
+        there = new_places(posterior, left_out.points, design, **drawn)
+        return np.exp(there.new_measurements(slice(None)))
 
 
 class Trained:

@@ -30,8 +30,8 @@ def test_help_names_every_command_with_an_example():
     runner = CliRunner()
     listing = runner.invoke(app, ["--help"]).output
     commands = re.findall(r"^  ([a-z-]+) ", listing.split("Commands:")[1], flags=re.MULTILINE)
-    ours = ["init", "check", "fit", "fit-many", "predict", "next", "report", "compare"]
-    assert commands == [*ours, "demo", "experiment", "pumptest", "data"]
+    ours = ["init", "check", "fit", "predict", "next", "report", "compare"]
+    assert commands == [*ours, "demo", "fit-many", "experiment", "pumptest", "data"]
     for command in commands:
         text = runner.invoke(app, [command, "--help"]).output
         assert f"Example: riesz {command}" in text
@@ -45,10 +45,10 @@ def test_shells_complete_the_names_of_commands():
 def test_a_quiet_fit_prints_nothing(tmp_path, monkeypatch, capsys):
     asked = []
 
-    def fitted(case, choice, out, *, progress, **_):
-        asked.append(progress)
+    def fitted(case, choice, options, *_):
+        asked.append(options.progress)
         made = Mock(spec=Run, summary="a summary", numbers={"engine": choice.engine.name})
-        made.__class__, made.folder = Run, out
+        made.__class__, made.folder = Run, options.out
         return made
 
     monkeypatch.setattr("riesz.case.run.fit.run_case", fitted)

@@ -8,14 +8,14 @@ from typing import Any
 
 from riesz.lazy import public_names
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __load, __dir__, __all__ = public_names(__name__, __file__)
 
 
 SPACES = (
-    *("mesh", "fem", "penalty", "priors", "observe", "inference"),
-    *("prediction", "diagnose", "case", "io"),
+    *("mesh", "fem", "solvers", "penalty", "priors", "observe"),
+    *("inference", "prediction", "diagnose", "case", "io"),
 )
 
 

@@ -18,6 +18,7 @@ from . import penalty as penalty
 from . import plot as plot
 from . import prediction as prediction
 from . import priors as priors
+from . import solvers as solvers
 from .mesh.shapes import interval as interval
 from .mesh.shapes import rectangle as rectangle
 from .mesh.refinement import hierarchy as hierarchy
@@ -40,8 +41,6 @@ from .fem.terms.series import series as series
 from .fem.problem import boundary_value_problem as boundary_value_problem
 from .fem.solve import solve as solve
 from .fem.time.problem import transient_problem as transient_problem
-from .fem.time.time_stepping import solve_in_time as solve_in_time
-from .penalty.gram import Gram as Gram
 from .penalty.penalty import weak_form_penalty as weak_form_penalty
 from .priors.kernels import Matern32 as Matern32
 from .priors.gaussian_process import GP as GP
@@ -59,9 +58,10 @@ from .problem.posing import Experiment as Experiment
 from .problem.unknowns import Unknown as Unknown
 from .problem.problem import InverseProblem as InverseProblem
 from .problem.posing import inverse_problem as inverse_problem
-from .problem.posing import shared_problem as shared_problem
 from .posterior.posterior import Posterior as Posterior
 from .engines.laplace.engine import Laplace as Laplace
+from .engines.conditional.engine import Conditional as Conditional
+from .engines.nuts.engine import Nuts as Nuts
 from .engines.sample.engine import Sample as Sample
 from .engines.variational.engine import Variational as Variational
 from .engines.emulate.engine import Emulate as Emulate

@@ -29,16 +29,16 @@ class Deadline:
     def after(seconds: float | None) -> "Deadline":
         return Deadline() if seconds is None else Deadline(perf_counter() + seconds)
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         return self.at - perf_counter()
 
     def is_over(self, needed: float = 0.0) -> bool:
         """Whether fewer seconds are left than what comes next will take."""
-        return self.left() < needed
+        return self.remaining() < needed
 
     def sooner(self, share: float) -> "Deadline":
         """When this share of the time that is left will be over."""
-        left = self.left()
+        left = self.remaining()
         return self if math.isinf(left) else Deadline(self.at - (1 - share) * max(left, 0.0))
 
     @contextmanager

@@ -179,12 +179,12 @@ def map_on_mesh(
     return by_all(arrays, *rows)
 
 
-def gather_rows(found: PyTree, devices: Devices) -> PyTree:
+def gather_rows(rows: PyTree, devices: Devices) -> PyTree:
     """What all devices of all processes have found, one after the other, on the default one."""
-    host = jax.tree.map(on_host, found)
+    host = jax.tree.map(on_host, rows)
     if devices.num_processes > 1:
         host = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), gather_processes(host))
-    return jax.tree.map(back_on_device, found, host)
+    return jax.tree.map(back_on_device, rows, host)
 
 
 def on_host(leaf: jax.Array) -> np.ndarray:
@@ -196,7 +196,7 @@ def back_on_device(leaf: jax.Array, numbers: np.ndarray) -> jax.Array:
     return jr.wrap_key_data(values, impl=jr.key_impl(leaf)) if is_key(leaf) else values
 
 
-def is_key(leaf: jax.Array) -> bool:
+def is_key(leaf: jax.Array | np.ndarray) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 

@@ -5,10 +5,14 @@ into one line and exit status 2, that of an engine into 1, so nothing else may d
 `RieszError`. Messages about names that are not known list those that are, and hint at the nearest.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+
+RAISED = re.compile(r"^[\w.]*Error: (.+)", re.MULTILINE)
+"""The line of a traceback that says what is wrong."""
 
 
 class RieszError(ValueError):
@@ -53,6 +57,14 @@ class LostProcessError(RuntimeError):
 
     Not a `RieszError`, which a check that fails or the next engine would make up for.
     """
+
+
+def error_sentence(error: BaseException) -> str:
+    """What an error says, as a sentence; compiled code puts pages around it."""
+    text = str(error).strip() or type(error).__name__
+    raised = RAISED.search(text)
+    notes = raised[1] if raised else text.splitlines()[0]
+    return f"{notes.rstrip('. ')}."
 
 
 def any_of(names: Iterable[str]) -> str:

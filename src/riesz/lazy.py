@@ -13,6 +13,30 @@ from typing import Any
 
 from riesz.errors import nearest
 
+MOVED = {
+    "solve_in_time": "riesz.solve(problem, z)",
+    "recorded_in_time": "riesz.solve(problem, z, record=...)",
+    "budget_in_time": "riesz.fem.budget(problem, states, z)",
+    "shared_problem": "riesz.inverse_problem(domain, experiments=[...], latents=...)",
+    "predict_data": "riesz.predict(posterior, 'measurement', at, quantiles=(0.025, 0.5, 0.975))",
+    "predict_in_time": "riesz.predict(posterior, 'u', at, times=times)",
+    "scaled": "riesz.fem.scale(value, by)",
+    "graded": "riesz.mesh.geometric_ticks(start, stop, num_cells)",
+    "assimilated": "riesz.inference.assimilate(problem)",
+    "fit_case": "riesz.read_problem(path).fit(out)",
+    "describe_case": "riesz.read_problem(path).check()",
+    "calibrate_case": "riesz.read_problem(path).calibrate(out)",
+    "prior_predictive": "riesz.read_problem(path).prior_predictive()",
+    "write_prediction": "riesz.read_run(folder).predict(...).save(path)",
+    "write_next": "riesz.read_run(folder).next(quantity, files)",
+    "write_report": "riesz.read_run(folder).report(out)",
+    "scenario": "riesz.read_run(folder).scenario(path)",
+    "fit_many": "riesz_many.fit_many(problems, out=folder)",
+    "sharded_problem": "riesz_sharded.sharded_problem(problem, devices, hierarchy)",
+    "sharded_multigrid": "riesz_sharded.sharded_multigrid(...)",
+}
+"""Public names of earlier versions, and the calls that took their place."""
+
 
 def public_names(
     package: str, file: str
@@ -29,6 +53,8 @@ def public_names(
 
     def load(name: str) -> Any:
         if name not in places:
+            if name in MOVED:
+                raise AttributeError(f"{package}.{name} is now {MOVED[name]}")
             hint = f": {nearest(name, every)}".rstrip(": ")
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         module, is_name = places[name]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from riesz.cli.options import (
+from riesz.cli import (
     CheckJsonOption,
     FitSeedOption,
     OutOption,
@@ -70,7 +70,7 @@ def pumptest(
     """Fit a pumping test: T, S, k, Ss and leakage with intervals, and what the model lacks."""
     use_one_thread()
     use_float64()
-    from riesz.io.store.results import markdown_table, results
+    from riesz.io import markdown_table, results
     from riesz_pumping.fit import fit_test
     from riesz_pumping.results import facts_of, parameter_rows, write_test
     from riesz_pumping.tables import rates_in, read_readings

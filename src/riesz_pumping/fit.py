@@ -32,22 +32,26 @@ from numpy.polynomial.legendre import leggauss
 from scipy.optimize import least_squares
 from scipy.special import exp1
 
-from riesz.engines.laplace.engine import Laplace
+from riesz import (
+    P2,
+    Gaussian,
+    InverseProblem,
+    Laplace,
+    Posterior,
+    diffusion,
+    fit,
+    interval,
+    inverse_problem,
+    observations,
+    point_source,
+    reaction,
+    series,
+    storage,
+)
 from riesz.errors import RieszError
-from riesz.fem.elements.space import P2
-from riesz.fem.terms.regional import scaled
-from riesz.fem.terms.series import series
-from riesz.fem.terms.weakform import diffusion, point_source, reaction, storage
-from riesz.fem.time.axis import time_axis
-from riesz.inference.fit import fit
-from riesz.mesh.shapes import graded, interval
-from riesz.observe.grouped import GroupedNormal
-from riesz.observe.likelihood import AbstractLikelihood, Gaussian
-from riesz.observe.observations import observations
-from riesz.posterior.checks import rms_of
-from riesz.posterior.posterior import Posterior
-from riesz.problem.posing import inverse_problem
-from riesz.problem.problem import InverseProblem
+from riesz.fem import scale, time_axis
+from riesz.mesh import geometric_ticks
+from riesz.observe import AbstractLikelihood, GroupedNormal
 from riesz_pumping.well import Numbers, Pumped, Readings
 
 NOISE_SD, LEVEL_SD, DRIFT_SD, MEMORY = SCALES = ("noise_sd", "level_sd", "drift_sd", "memory")
@@ -253,7 +257,7 @@ FINE = Resolution(240, 1.03, 300.0)
 def growing_times(first: float, last: float, growth: float) -> Float[np.ndarray, " time"]:
     """Steps that grow by one factor, about `first` at the beginning."""
     count = np.log(1 + (growth - 1) * last / first) / np.log(growth)
-    return graded(0.0, last, int(np.ceil(count)), first=first)
+    return geometric_ticks(0.0, last, int(np.ceil(count)), first=first)
 
 
 def times_of(well: Pumped, seen: Readings, by: Resolution) -> Float[np.ndarray, " time"]:
@@ -272,11 +276,11 @@ def times_of(well: Pumped, seen: Readings, by: Resolution) -> Float[np.ndarray, 
 def conductivity_with_skin(well: Pumped) -> Callable[..., Any]:
     """Times the thickness: between two radii a factor e apart, less by the skin factor."""
 
-    def found(x: Any, z: Any) -> Any:
+    def fit_from(x: Any, z: Any) -> Any:
         own = well.thickness * z["k"]
         return jnp.where(x[0] < well.well_radius, own / z["skin"], own)
 
-    return found
+    return fit_from
 
 
 def pumping_problem(
@@ -287,9 +291,9 @@ def pumping_problem(
     by: Resolution = FINE,
 ) -> InverseProblem:
     """Readings of a test as an inverse problem."""
-    radii = graded(well.well_radius, REACH, by.num_cells)
+    radii = geometric_ticks(well.well_radius, REACH, by.num_cells)
     wall, places = well.well_radius, seen.radius
-    conductivity = scaled("k", well.thickness)
+    conductivity = scale("k", well.thickness)
     if well.skin:
         ring = well.well_radius * np.exp(np.linspace(-1, 0, NUM_RING + 1))
         radii, wall = np.concatenate([ring[:-1], radii]), ring[0]
@@ -299,7 +303,7 @@ def pumping_problem(
     when, rates = np.transpose(well.rates)
     rate = series(when, rates[:, None]) if len(rates) > 1 else rates
     equation = (
-        storage(scaled("Ss", well.thickness))
+        storage(scale("Ss", well.thickness))
         + diffusion(conductivity)
         - point_source([[wall]], rate)
     )
@@ -370,3 +374,7 @@ def closest(well: Pumped, seen: Readings) -> dict[str, float]:
     ]
     best = min(found, key=lambda one: float(one.cost))
     return dict(zip(names, np.exp(best.x).tolist(), strict=True))
+
+
+def rms_of(values: Numbers) -> float:
+    return float(np.sqrt(np.mean(values**2)))

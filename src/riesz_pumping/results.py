@@ -14,11 +14,9 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from riesz.io.store.files import make_folder
-from riesz.io.store.results import Row, write_csv, write_results
-from riesz.plot.figure import new_figure, save_figure
-from riesz.posterior.checks import rms_of
-from riesz_pumping.fit import Fitted
+from riesz.io import Row, make_folder, write_csv, write_results
+from riesz.plot import new_figure, save_figure
+from riesz_pumping.fit import Fitted, rms_of
 from riesz_pumping.well import Numbers, Pumped, Readings
 
 UNITS = {"T": "m2/d", "S": "-", "k": "m/d", "Ss": "1/m", "c": "d", "rc": "m", "skin": "-"}
@@ -72,7 +70,7 @@ def facts_of(well: Pumped, seen: Readings, found: Fitted, rows: Sequence[Row]) -
         "residual_correlation": correlation(found.residual, seen),
         "residuals_early_middle_late": list(thirds(found.residual, seen)),
         "missing": [*strange, *missing_physics(well, seen, found.residual)],
-        "notes": list(found.posterior.notes),
+        "notes": list(map(str, found.posterior.notes)),
     }
 
 

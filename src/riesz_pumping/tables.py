@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import FileFormatError, RieszError, any_of
-from riesz.io.tables.layers import TextTable, read_csv
+from riesz.io import TextTable, read_csv
 from riesz_pumping.well import Numbers, Readings
 
 FOOT, GALLON = 0.3048, 3.785411784e-3

@@ -64,3 +64,44 @@ def test_modules_show_the_fields_that_they_are_built_from(tmp_path):
     assert [p.name for p in toy["Own"].parameters][-1] == "b"
     assert "__init__" not in toy["Plain"].members
     assert [(p.name, str(p.default)) for p in toy["Engine"].parameters][1:] == [("steps", "7")]
+
+
+def test_a_method_that_takes_the_options_of_a_command_shows_them(tmp_path):
+    griffe = pytest.importorskip("griffe", reason="needs the extra docs: make docs")
+    from book.module_signatures import ModuleSignatures
+
+    (tmp_path / "toys.py").write_text(
+        textwrap.dedent(
+            """
+            from dataclasses import KW_ONLY, dataclass
+            from typing import Annotated
+
+            from riesz.case.options import Option, takes
+
+            Seed = Annotated[int, Option("seed")]
+
+            @dataclass(frozen=True)
+            class Drawing:
+                out: Annotated[str, Option("The file.")]
+                _: KW_ONLY
+                seed: Seed = 0
+
+                @property
+                def suffix(self) -> str: ...
+
+            class Toy:
+                @takes(Drawing)
+                def draw(self, options: Drawing) -> str: ...
+            """
+        )
+    )
+    extensions = griffe.load_extensions(ModuleSignatures)
+    toys = griffe.load("toys", search_paths=[tmp_path], extensions=extensions)
+    shown = [
+        (one.name, str(one.annotation), one.default and str(one.default), one.kind.value)
+        for one in toys["Toy.draw"].parameters
+    ]
+    assert shown[1:] == [
+        ("out", "str", None, "positional or keyword"),
+        ("seed", "Seed", "0", "keyword-only"),
+    ]

@@ -7,8 +7,7 @@ import pytest
 from tests.tiny_run import FOUND, tiny_run
 from tests.tiny_run_in_time import tiny_run_in_time
 
-from riesz.case.report.page import write_report
-from riesz.case.run.next import write_next
+from riesz.case.run.folder import read_run
 
 pytestmark = pytest.mark.browser
 
@@ -49,7 +48,7 @@ def page(tmp_path_factory):
 
 
 def write_page(folder):
-    write_report(folder)
+    read_run(folder).report()
     return folder / "report.html"
 
 
@@ -249,8 +248,8 @@ def test_a_steady_report_has_no_dates(opened):
 @pytest.mark.parametrize("window", list(WINDOWS))
 def test_where_to_measure_next_fits_the_window(browser, tmp_path, window):
     folder = tiny_run_in_time(tmp_path, num_draws=40)
-    write_next(folder, "u", count=3, keep=True)
-    write_next(folder, "exceed:0.5", candidates=[[0.5, 0.5], [1.5, 0.2]], count=2, keep=True)
+    read_run(folder).next("u", count=3, report=True)
+    read_run(folder).next("exceed:0.5", candidates=[[0.5, 0.5], [1.5, 0.2]], count=2, report=True)
     open_page(browser, write_page(folder), window)
     assert browser.get_log("browser") == []
     width, _ = WINDOWS[window]

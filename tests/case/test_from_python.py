@@ -15,6 +15,7 @@ from tests.small_problem import problem_toml, rectangle, written
 from tests.tiny_run import NUM_DRAWS, tiny_run
 
 import riesz as rz
+from riesz.case.options import FitOptions
 from riesz.case.run.fit import command_of
 from riesz.errors import RieszError
 from riesz.prediction.draws import BITS
@@ -193,15 +194,20 @@ def run(tmp_path_factory):
 def test_a_prediction_at_an_array_is_that_of_the_posterior(run, tmp_path):
     places = run.case.problem.observations.points
     out = str(tmp_path / "at.csv")
-    told = rz.case.write_prediction(run, out, quantity="u", stat="sd", points=places)
+    told = run.predict(quantity="u", stat="sd", points=places).save(out)
     assert told["places"] == len(places)
     table = rz.io.read_table(out)
     found = rz.predict(run.posterior, "u", places, num_draws=NUM_DRAWS)
     np.testing.assert_allclose(table.numbers("u_sd"), found.sd, rtol=2**-BITS)
     words = {"quantity": "conductivity", "num_draws": 4}
-    rz.case.write_prediction(run, tmp_path / "a.csv", grid=(5, 4), **words)
-    rz.case.write_prediction(run.folder, tmp_path / "b.csv", grid="5x4", **words)
+    run.predict(grid=(5, 4), **words).save(tmp_path / "a.csv")
+    rz.read_run(run.folder).predict(grid="5x4", **words).save(tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    values = run.predict("u", "mean,sd", points=places).values
+    assert list(values) == ["u_mean", "u_sd"]
+    np.testing.assert_array_equal(values["u_sd"], table.numbers("u_sd"))
+    at_nodes = run.predict("conductivity").values["conductivity_mean"]
+    assert len(at_nodes) == run.draws().mesh.num_nodes
 
 
 @pytest.mark.parametrize(
@@ -213,7 +219,7 @@ def test_a_prediction_at_an_array_is_that_of_the_posterior(run, tmp_path):
 )
 def test_bad_places_are_told(run, tmp_path, places, message):
     with pytest.raises(RieszError, match=re.escape(message)):
-        rz.case.write_prediction(run, tmp_path / "a.csv", points=places)
+        run.predict(points=places).save(tmp_path / "a.csv")
 
 
 FIT = problem_toml(
@@ -229,7 +235,7 @@ def test_a_fitted_case_is_the_run_that_its_folder_holds(tmp_path):
     heads = "x,y,value\n0.5,0.5,0.4\n1.0,0.2,0.6\n"
     case = rz.read_problem(written(tmp_path, FIT, heads, data="heads.csv"))
     out, told = tmp_path / "run", []
-    made = rz.case.fit_case(case, str(out), "conditional", seed=3, progress=False, told=told.append)
+    made = case.fit(str(out), "conditional", seed=3, progress=False, told=told.append)
     again = rz.read_run(out)
     assert told == ["engine conditional: it was asked for"]
     assert made.folder == again.folder == out
@@ -243,15 +249,16 @@ def test_a_fitted_case_is_the_run_that_its_folder_holds(tmp_path):
         f"riesz fit {tmp_path}/problem.toml --out {out} --seed 3 --engine conditional"
     )
     with pytest.raises(RieszError, match="is not empty"):
-        rz.case.fit_case(case, out, "conditional", seed=3)
-    finished = rz.case.fit_case(case.path, out, "conditional", seed=3, resume=True)
+        case.fit(out, "conditional", seed=3)
+    finished = rz.read_problem(case.path).fit(out, "conditional", seed=3, resume=True)
     assert finished.posterior.mean("f") == made.posterior.mean("f")
     with pytest.raises(RieszError, match="a finished run of another fit, which differs in seed"):
-        rz.case.fit_case(case, out, "conditional", seed=4, resume=True)
+        case.fit(out, "conditional", seed=4, resume=True)
     with pytest.raises(RieszError, match="which differs in setting over"):
-        rz.case.fit_case(case, out, rz.inference.Conditional(over="nuts"), seed=3, resume=True)
-    assert command_of(case.path, out, rz.inference.Conditional(), seed=3, check=None).startswith(
-        f"rz.case.fit_case('{tmp_path}/problem.toml', '{out}', rz.inference.Conditional(over="
+        case.fit(out, rz.Conditional(over="nuts"), seed=3, resume=True)
+    asked = FitOptions(out, rz.Conditional(), seed=3)
+    assert command_of(case.path, asked).startswith(
+        f"rz.read_problem('{tmp_path}/problem.toml').fit('{out}', rz.Conditional(over="
     )
 
 
@@ -265,6 +272,9 @@ def test_a_first_problem_file_is_one_that_is_understood(tmp_path):
     assert rz.read_problem(out).tables.observations.value == "head"
     with pytest.raises(RieszError, match="is there already"):
         rz.case.write_first_problem(tmp_path / "heads.csv", out=out)
+
+
+MADE_FOR_US = ("Case", "DataRows", "Run", "TextTable")
 
 
 def public_functions():
@@ -282,7 +292,7 @@ def test_every_public_function_that_takes_a_path_takes_its_name_too():
             continue
         for parameter in parameters:
             kinds = getattr(parameter.annotation, "__args__", (parameter.annotation,))
-            if Path in kinds and name not in ("Case", "Run", "TextTable"):  # these are made for us
+            if Path in kinds and name not in MADE_FOR_US:
                 assert str in kinds, f"{name}({parameter.name}=...) takes no str"
                 taking += 1
     assert taking > 15

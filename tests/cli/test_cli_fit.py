@@ -20,7 +20,6 @@ import rasterio
 from tests.command import run
 
 from riesz.case.run.folder import check_free, read_run
-from riesz.case.run.predict import write_prediction
 from riesz.case.run.request import statistic
 from riesz.case.run.write import write_run
 from riesz.cli.main import main
@@ -31,6 +30,7 @@ from riesz.errors import RieszError
 from riesz.inference.fit import Choice
 from riesz.io.tables import layers
 from riesz.mesh.location import locate
+from riesz.notes import text_note
 from riesz.prediction.draws import BITS
 from riesz.prediction.predict import predict
 
@@ -147,7 +147,7 @@ def test_check_prints_one_object_last(folder, monkeypatch, capsys):
 def test_the_lines_of_the_start_page_run(root, fitted, monkeypatch, capsys):
     check, fit, *predictions, report = start_commands()
     runs = {Path("out/aquifer"): fitted}  # read once, not for each line
-    monkeypatch.setattr("riesz.case.run.predict.read_run", runs.__getitem__)
+    monkeypatch.setattr("riesz.case.run.folder.read_run", runs.__getitem__)
     assert [words[0] for words in predictions] == ["predict"] * 3
     assert report == ["report", "out/aquifer"]  # it has tests of its own
     monkeypatch.chdir(root)
@@ -216,9 +216,9 @@ def written_again(fitted, folder):
         dataclasses.replace(fitted.case, path=gone / "problem.toml", prepared=prepared),
         fitted.posterior,
         Summary("nuts", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
-        fitted.kept,
+        fitted.stored,
         misfit=fitted.misfit,
-        choice=Choice(Nuts(), "so"),
+        choice=Choice(Nuts(), text_note("so")),
         command="riesz fit",
         seed=3,
         seconds=1.0,
@@ -271,7 +271,7 @@ def test_a_run_of_another_version_is_read_with_a_note_and_a_newer_one_refused(ma
     manifest["versions"]["riesz"] = "0.0.7"
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     (note,) = read_run(tmp_path / "run").notes
-    assert note.startswith("the run was written by riesz 0.0.7; this is")
+    assert (note.code, note.values["saved"]) == ("other_version", "0.0.7")
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"schema": 99}))
     with pytest.raises(
         RieszError, match=r"by a newer version of riesz \(schema 99; this one reads"
@@ -315,7 +315,7 @@ def test_a_raster_is_north_up_with_values_of_the_cell_centres(
     assert (np.abs(values[inside] - there.mean) <= 2**-BITS * there.sd).all()
     told = json.loads(text.splitlines()[-1])
     assert told["places"] == inside.sum()
-    assert told["notes"] == list(fitted.posterior.notes)
+    assert told["notes"] == list(map(str, fitted.posterior.notes))
     assert told["ranges"]["u_mean"] == [values[inside].min(), values[inside].max()]
 
 
@@ -329,7 +329,7 @@ def test_a_raster_is_north_up_with_values_of_the_cell_centres(
 )
 def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, made, fitted, tmp_path):
     out = tmp_path / "at.csv"
-    told = write_prediction(fitted, out, quantity=quantity, stat=stat, points=folder / "wells.csv")
+    told = fitted.predict(quantity=quantity, stat=stat, points=folder / "wells.csv").save(out)
     assert list(told["ranges"]) == columns
     header, *rows = csv.reader(out.read_text().splitlines())
     assert header == ["well", "x_m", "y_m", "head_m", *columns]
@@ -371,10 +371,10 @@ def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, made, fitted
 def test_predict_says_no_and_writes_nothing(words, message, fitted, tmp_path, monkeypatch):
     (tmp_path / "far.csv").write_text("x_m,y_m\n0,0\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("riesz.case.run.predict.read_run", lambda folder: fitted)
-    out = Path(words.get("out", "a.csv").format(here=tmp_path.name))
+    words = dict(words)
+    out = Path(words.pop("out", "a.csv").format(here=tmp_path.name))
     with pytest.raises(RieszError, match=re.escape(message)):
-        write_prediction("run", **{**words, "out": out})
+        fitted.predict(**words).save(out)
     assert [path.name for path in tmp_path.iterdir()] == ["far.csv"]
 
 
@@ -403,9 +403,9 @@ def test_a_threshold_keeps_its_digits():
 def test_predict_writes_no_folder_and_nothing_into_the_run(made, tmp_path):
     (tmp_path / "a.csv").mkdir()
     with pytest.raises(RieszError, match=r"a\.csv is a folder: give the name of a file"):
-        write_prediction(made, tmp_path / "a.csv", cell=9e3)
+        read_run(made).predict(cell=9e3).save(tmp_path / "a.csv")
     with pytest.raises(RieszError, match=r"observations\.csv is what is read here"):
-        write_prediction(made, made / "observations.csv", cell=9e3)
+        read_run(made).predict(cell=9e3).save(made / "observations.csv")
 
 
 def test_what_is_not_a_run_folder_is_told(tmp_path, folder, monkeypatch, capsys):
@@ -414,12 +414,12 @@ def test_what_is_not_a_run_folder_is_told(tmp_path, folder, monkeypatch, capsys)
     assert "it has no observations.csv" in refused(["predict", folder, *words], monkeypatch, capsys)
 
 
-def test_without_rasterio_the_extra_is_named(folder, tmp_path, monkeypatch, capsys):
+def test_without_rasterio_the_extra_is_named(made, tmp_path, monkeypatch, capsys):
     def absent(name):
         raise ImportError(name)
 
     monkeypatch.setattr(layers, "import_module", absent)
-    words = ["predict", folder, "--cell", "9", "--out", tmp_path / "a.tif"]
+    words = ["predict", made, "--cell", "9", "--out", tmp_path / "a.tif"]
     assert "pip install '.[gis]'" in refused(words, monkeypatch, capsys)
 
 
@@ -469,7 +469,8 @@ def test_a_run_that_is_stopped_while_writing_leaves_nothing(fitted, tmp_path, mo
 
     monkeypatch.setattr("riesz.case.run.write.write_results", stop)
     summary = Summary("emulate", ({"unknown": "rim"},), 80, 1.0, 0.95, ())
-    details = {"choice": Choice(Emulate(), "so"), "command": "", "seed": 0, "seconds": 1.0}
+    choice = Choice(Emulate(), text_note("so"))
+    details = {"choice": choice, "command": "", "seed": 0, "seconds": 1.0}
     with pytest.raises(KeyboardInterrupt):
         write_run(tmp_path / "run", fitted.case, fitted.posterior, summary, None, **details)
     assert not list(tmp_path.iterdir())

@@ -33,7 +33,7 @@ def fitted():
         initial="start",
         scheme="euler",
     )
-    return rz.fit(problem, rz.inference.Conditional(num_draws=4000), progress=False)
+    return rz.fit(problem, rz.Conditional(num_draws=4000), progress=False)
 
 
 def left_out_exactly(problem, block):

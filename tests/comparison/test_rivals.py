@@ -8,7 +8,7 @@ from riesz.comparison.blocks import spatial_blocks
 from riesz.comparison.held_out import HeldOut, score
 from riesz.comparison.results import pair_difference
 from riesz.comparison.rivals import likely_values, rival_models
-from riesz.engines.conditional.spread import Spread, importance_sample
+from riesz.engines.conditional.spread import Spread, sample_hyperparameters
 
 RNG = np.random.default_rng(7)
 POINTS = RNG.uniform(0, 10, (40, 2))
@@ -25,7 +25,7 @@ def test_kriging_at_given_scales_foretells_as_a_gaussian_process_does():
     model = rival_models(POINTS, values)["kriging"]
     at = np.array([-0.4, 0.2, 0.7])
     rows = np.arange(6)
-    found = model.system(at).left_out([rows])
+    found = model.system(at).leave_out([rows])
     # The trend is normal with known sds: a kernel of products.
     parts = {one.name: one.columns(at[one.scales]) for one in model.components}
     reach = 0.15 * np.ptp(POINTS, axis=0).max() * np.exp(at[2])
@@ -73,7 +73,7 @@ def test_the_integral_of_a_density_is_found_with_its_draws():
     def density(x):
         return 3.0 - 0.5 * np.asarray(x) @ precision @ np.asarray(x)
 
-    found = importance_sample(density, spread, np.zeros(2), 200, 0)
+    found = sample_hyperparameters(density, spread, np.zeros(2), 200, 0)
     exact = 3.0 + np.log(2 * np.pi) - 0.5 * np.log(np.linalg.det(precision))
     assert found.log_integral == pytest.approx(exact, abs=0.02)
 

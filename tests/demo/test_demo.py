@@ -10,7 +10,7 @@ import pytest
 import riesz as rz
 from riesz.cli.main import main
 from riesz.datasets.jura import jura
-from riesz.demo.job import (
+from riesz_demo.job import (
     LogNormals,
     read_held_back,
     references,
@@ -114,7 +114,7 @@ def test_the_demo_beats_what_was_published_with_intervals_that_hold(tmp_path):
 
 def test_the_command_leaves_the_agreed_result_file(tmp_path, monkeypatch, capsys):
     rows = list(references(*split(tmp_path)))
-    monkeypatch.setattr("riesz.demo.job.run_demo", lambda out, **_: rows)
+    monkeypatch.setattr("riesz_demo.job.run_demo", lambda out, **_: rows)
     out = tmp_path / "new"
     monkeypatch.setattr(sys, "argv", ["riesz", "demo", "--out", str(out), "--seed", "3", "--json"])
     with pytest.raises(SystemExit) as stop:

@@ -8,7 +8,6 @@ import argparse
 import json
 import sys
 import warnings
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,15 +15,15 @@ import numpyro.distributions as dist
 
 import riesz as rz
 
-SETTINGS = {
-    "Laplace": {},
-    "Nuts": {"num_warmup": 15, "num_samples": 15, "num_chains": 3},
-    "Sample": {"num_warmup": 15, "num_samples": 15, "num_chains": 3, "num_searches": 2},
-    "Emulate": {
-        "features": 24, "num_bends": 4, "num_patches": 2, "patch_nodes": 16,
-        "readout_batches": 10, "refining_draws": 128, "rounds": 12,
-    },
-    "Relax": {"prior_steps": 20, "steps": 20, "block_steps": 20, "polishing_draws": 10},
+ENGINES = {
+    "Laplace": rz.Laplace(),
+    "Nuts": rz.Nuts(num_warmup=15, num_samples=15, num_chains=3),
+    "Sample": rz.Sample(num_warmup=15, num_samples=15, num_chains=3, num_searches=2),
+    "Emulate": rz.Emulate(
+        features=24, num_bends=4, num_patches=2, patch_nodes=16,
+        readout_batches=10, refining_draws=128, rounds=12,
+    ),
+    "Relax": rz.Relax(prior_steps=20, steps=20, block_steps=20, polishing_draws=10),
 }  # fmt: skip
 
 
@@ -43,10 +42,6 @@ def transport() -> rz.InverseProblem:
     )
 
 
-def made(engine: str) -> Any:
-    return getattr(rz, engine)(**SETTINGS[engine])
-
-
 def numbers(posterior: rz.Posterior) -> list[float]:
     """Of the posterior and of its check."""
     found = [posterior.coordinate_mean(), posterior.coordinate_covariance().ravel()]
@@ -58,7 +53,7 @@ def numbers(posterior: rz.Posterior) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--engines", nargs="+", choices=SETTINGS)
+    parser.add_argument("--engines", nargs="+", choices=ENGINES)
     parser.add_argument("--devices", nargs="+", default=["1"])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--joined", nargs=2, metavar=("ADDRESS", "NUMBER"))
@@ -72,7 +67,7 @@ def main() -> None:
     how = {"progress": False, "seed": 3, "check": None if given.check else False}
     found = {
         engine: {
-            name: numbers(rz.fit(problem, made(engine), devices=count or None, **how))
+            name: numbers(rz.fit(problem, ENGINES[engine], devices=count or None, **how))
             for name, count in counts.items()
         }
         for engine in given.engines

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse.linalg as spla
 
 import riesz as rz
+import riesz_sharded
 
 
 def main() -> None:
@@ -24,7 +25,7 @@ def main() -> None:
     form = form - rz.point_source([[0.3, 0.4]], [2.0])
     problem = rz.boundary_value_problem(space, form, {"left": 1.0})
     z, state = {"a": jnp.asarray(1.5)}, jr.normal(jr.key(1), (space.num_dofs,))
-    shared = rz.fem.sharded_problem(problem, 4, nested, fewest=8)
+    shared = riesz_sharded.sharded_problem(problem, 4, nested, fewest=8)
     expected, own = rz.fem.residual(problem, state, z), shared.residual(state, z)
     # All frequencies are in that residual.
     matrix, side = rz.fem.jacobian(problem, state, z), expected[problem.free]
@@ -36,7 +37,7 @@ def main() -> None:
         "shared levels": len(shared.solver.tables.levels),
     }
     if "solve" in sys.argv:
-        plain = rz.fem.multigrid(problem, nested)
+        plain = rz.solvers.multigrid(problem, nested)
         alone = plain.outcome(matrix, side)
         state = rz.solve(problem, z, linear_solver=plain)
         by_solver = rz.solve(problem, z, linear_solver=shared.solver)

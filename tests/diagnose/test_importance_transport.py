@@ -65,10 +65,12 @@ def told_apart(seed, levels):
     assert good.warnings == ()
     check_corrected(good, exact)
     wide = checked(problem, exact, seed, scale=2.0)
-    assert any("too wide" in note for note in wide.warnings)
+    assert any(note.code == "importance_wide" for note in wide.warnings)
     check_corrected(wide, exact)
     moved = checked(problem, exact, seed, shift=1.0)
-    assert any("tau[0] should lie -" in note for note in moved.warnings)
+    (shift,) = [note.values for note in moved.warnings if note.code == "importance_shift"]
+    assert shift["unknown"] == "tau[0]"
+    assert shift["shift"] < 0
     check_corrected(moved, exact)
     narrow = checked(problem, exact, seed, scale=0.5)
     assert narrow.warnings

@@ -12,7 +12,7 @@ from scipy import stats
 import riesz as rz
 from riesz.diagnose.arviz import arviz
 from riesz.diagnose.loo import leave_one_out, pointwise
-from riesz.prediction.predict import quantity_draws
+from riesz.prediction.sampling import quantity_draws
 
 PLACES = np.linspace(0.08, 0.92, 10)
 WELLS = ("a",) * 4 + ("b",) * 3 + ("c",) * 3
@@ -39,7 +39,7 @@ def posed(noise):
 
 @lru_cache
 def fitted(noise):
-    return rz.fit(posed(noise), rz.inference.Conditional(num_draws=4000), seed=0, progress=False)
+    return rz.fit(posed(noise), rz.Conditional(num_draws=4000), seed=0, progress=False)
 
 
 @pytest.mark.parametrize("noise", ["independent", pytest.param("shared", marks=pytest.mark.slow)])

@@ -22,6 +22,7 @@ from riesz.diagnose.criticism.findings import LEVELS
 from riesz.diagnose.criticism.law import law_of
 from riesz.diagnose.criticism.predictive_checks import misfit_of
 from riesz.diagnose.criticism.residuals import can_be_left_out
+from riesz.notes import Note
 from riesz.observe.distributions import (
     BinomialDistribution,
     LogNormalDistribution,
@@ -183,8 +184,8 @@ def test_a_missing_source_is_told_with_the_sensors_near_it():
     misfit = found(data(2) + 0.2 * np.exp(-squares / (2 * 0.12**2)))
     region = next(one for one in misfit.findings if one.kind == "region")
     assert np.sqrt(squares[list(region.places)]).mean() < 0.25
-    assert "above what the others foretell" in region.words
-    assert "look for a source" in region.words
+    assert region.note.code == "region"
+    assert region.note.values["mean"] > 0
     assert all(0 < one.p <= LEVELS[one.kind] for one in misfit.findings)
 
 
@@ -192,8 +193,9 @@ def test_a_prior_off_by_three_sd_is_named_with_its_values():
     misfit = found(data(3, [0.0, 3.0]))
     (prior,) = [one for one in misfit.findings if one.kind == "prior"]
     assert prior.names == ("edge",)
-    assert "prior sd above the prior's median (" in prior.words
-    assert "95 % within -1.96 to 1.96" in prior.words
+    values = prior.note.values
+    assert values["size"] > 0
+    np.testing.assert_allclose([values["low"], values["high"]], [-1.96, 1.96], rtol=1e-6)
 
 
 def test_heavy_tails_under_normal_noise_are_found():
@@ -212,7 +214,8 @@ def test_one_wrong_value_is_told_by_its_name_and_moves_no_region():
     misfit = found(values, labels=[f"well {i}" for i in range(COUNT)])
     assert misfit.findings[0].kind == "observation"
     assert misfit.findings[0].places == (7,)
-    assert misfit.words[0].startswith("Well 7 at (")
+    note = misfit.findings[0].note
+    assert (note.code, note.values["which"]) == ("observation", "well 7")
     assert not kinds(misfit) & {"region", "neighbours", "covariate"}
 
 
@@ -221,15 +224,15 @@ def test_a_covariate_that_was_left_out_is_found():
     misfit = found(data(6) - 0.06 * depth, covariates={"depth": depth})
     (trend,) = [one for one in misfit.findings if one.kind == "covariate"]
     assert trend.names == ("depth",)
-    assert trend.words.startswith("Residuals fall with depth")
+    assert (trend.note.code, trend.note.values["covariate"]) == ("residuals_fall", "depth")
 
 
 def test_noise_that_is_larger_or_smaller_than_stated_is_told():
     matrix, offset = response()
     noise = NOISE * np.random.default_rng(7).normal(size=COUNT)
-    for factor, words in ((2.0, "larger than stated"), (0.4, "smaller than stated")):
+    for factor, code in ((2.0, "noise_larger"), (0.4, "noise_smaller")):
         misfit = found(offset + matrix @ np.zeros(2) + factor * noise)
-        assert [words in one.words for one in misfit.findings if one.kind == "spread"] == [True]
+        assert [one.note.code for one in misfit.findings if one.kind == "spread"] == [code]
         assert kinds(misfit) <= {"spread", "observation"}
 
 
@@ -263,8 +266,9 @@ def test_a_posterior_in_doubt_is_told_before_the_model_is():
     values = data(14, [0.0, 3.0])
     posterior = dataclasses.replace(posterior_of(values), history={"r_hat": jnp.array([1.2])})
     misfit = misfit_of(posterior, draws_of(posterior, values))
-    assert str(misfit).startswith("The posterior itself is in doubt (r_hat is 1.20)")
-    assert misfit.words[0].startswith("The data pull edge")
+    assert misfit.caution == Note("posterior_in_doubt", reason=Note("r_hat_high", value=1.2))
+    assert str(misfit).startswith(str(misfit.caution))
+    assert misfit.findings[0].note.values["unknown"] == "edge"
 
 
 def test_what_does_not_go_with_the_observations_is_refused():

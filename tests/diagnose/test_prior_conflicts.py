@@ -63,5 +63,5 @@ def test_a_level_is_told_once_by_the_name_of_its_field():
     own -= 4 * SLOPES / np.linalg.norm(SLOPES)
     (found,) = prior_conflicts(problem.latents, own, {"f": own @ SLOPES})
     assert found.names == ("f",)
-    assert found.words.startswith("The data pull the level of the field f to where its prior had")
-    assert "it lies 4.0 prior sd below the prior's mean" in found.words
+    assert (found.note.code, found.note.values["field"]) == ("prior_level", "f")
+    assert found.note.values["size"] == pytest.approx(-4.0, abs=0.05)

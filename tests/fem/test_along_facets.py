@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from riesz.errors import FormError
-from riesz.fem.assembly import budget
 from riesz.fem.elements.space import P1
+from riesz.fem.fluxes import budget
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import diffusion

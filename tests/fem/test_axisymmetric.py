@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from riesz.errors import FormError, RieszError
-from riesz.fem.assembly import budget, flux_through, residual
+from riesz.fem.assembly import residual
 from riesz.fem.elements.space import P1, P2
+from riesz.fem.fluxes import budget, flux_through
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import diffusion, neumann, point_source, reaction, source
-from riesz.mesh.shapes import box, graded, interval, rectangle
+from riesz.mesh.shapes import box, geometric_ticks, interval, rectangle
 from riesz.penalty.schwarz import schwarz_norm
 
 WELL_RADIUS, REACH = 0.5, 8.0
@@ -26,7 +27,7 @@ def observed_order(errors):
 
 @pytest.mark.parametrize("element", [P1, P2])
 def test_a_section_sweeps_a_ring_and_its_sides_sweep_circles_and_planes(element):
-    r = graded(WELL_RADIUS, REACH, 3)
+    r = geometric_ticks(WELL_RADIUS, REACH, 3)
     ring = np.pi * (REACH**2 - WELL_RADIUS**2)
     line = element(interval(r), axisymmetric=True)
     # Both integrals at once: of one over the cells, and of one over the well's wall, 2 pi r.

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from riesz.errors import FormError, MeshError, SolveError
-from riesz.fem.assembly import budget, flux_through, jacobian, residual
+from riesz.fem.assembly import jacobian, residual
 from riesz.fem.elements.space import P1, P2, point_operator
+from riesz.fem.fluxes import budget, flux_through
 from riesz.fem.linear.linear_solve import ConjugateGradients, Dense
 from riesz.fem.problem import Newton, boundary_value_problem, check_kinds
 from riesz.fem.solve import solve

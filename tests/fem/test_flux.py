@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from riesz.errors import FormError, MeshError
-from riesz.fem.assembly import ACROSS, budget, flux_through
 from riesz.fem.elements.space import P1, P2
+from riesz.fem.fluxes import ACROSS, budget, flux_through
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import (

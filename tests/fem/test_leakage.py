@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from riesz.errors import FormError
-from riesz.fem.assembly import budget
 from riesz.fem.elements.space import P1
+from riesz.fem.fluxes import budget
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import diffusion, leakage, robin
-from riesz.mesh.line_lengths import stretches_in_cells
+from riesz.mesh.integrals import stretches_in_cells
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesh.shapes import rectangle
 

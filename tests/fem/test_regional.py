@@ -24,7 +24,7 @@ def test_a_coefficient_by_region_is_that_of_its_cells():
     state = jnp.asarray(np.random.default_rng(0).normal(size=MESH.num_nodes))
     mixed = rz.by_region(MESH, {"west": "k"}, rest=3.0)
     of_place = rz.by_region(MESH, {"west": lambda x: 1.0 + x[0]}, rest="k")
-    form = rz.diffusion(rz.fem.scaled(mixed, TENSOR)) + rz.reaction(of_place) + rz.neumann(mixed)
+    form = rz.diffusion(rz.fem.scale(mixed, TENSOR)) + rz.reaction(of_place) + rz.neumann(mixed)
     found = residual_of(form, state, {"k": jnp.asarray(5.0)})
     values = np.where(IS_WEST, 5.0, 3.0)
 
@@ -42,9 +42,9 @@ def test_a_coefficient_by_region_is_that_of_its_cells():
 def test_what_is_known_stays_an_array_of_cells():
     known = rz.by_region(MESH, {"west": TENSOR}, rest=np.eye(2))
     np.testing.assert_array_equal(known.values[~IS_WEST][0], np.eye(2))
-    doubled = rz.fem.scaled(2.0, known)
+    doubled = rz.fem.scale(2.0, known)
     np.testing.assert_array_equal(doubled.values, 2 * known.values)
-    np.testing.assert_array_equal(rz.fem.scaled(3.0, TENSOR).value, 3 * TENSOR)
+    np.testing.assert_array_equal(rz.fem.scale(3.0, TENSOR).value, 3 * TENSOR)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_is_known_stays_an_array_of_cells():
             "rename it",
         ),
         (
-            lambda: rz.fem.scaled([1.0, 2.0], TENSOR),
+            lambda: rz.fem.scale([1.0, 2.0], TENSOR),
             r"of shape \(2,\) is to be scaled: give a number",
         ),
     ],
@@ -81,9 +81,9 @@ def test_what_does_not_fit_is_refused(wrong, message):
             np.ones(2),
             r"has shape \(2,\) at each point",
         ),
-        (rz.fem.scaled("k", [1.0, 2.0]), 1.0, r"has shape \(2,\) at each point"),
+        (rz.fem.scale("k", [1.0, 2.0]), 1.0, r"has shape \(2,\) at each point"),
         (
-            rz.fem.scaled("k", rz.per_cell(np.ones(3))),
+            rz.fem.scale("k", rz.per_cell(np.ones(3))),
             1.0,
             "has 3 values, but the mesh has 16 cells",
         ),

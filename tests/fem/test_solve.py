@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from riesz.errors import SolveError
-from riesz.fem.assembly import budget, free_residual, with_dirichlet
+from riesz.fem.assembly import free_residual, with_dirichlet
 from riesz.fem.elements.space import P1
+from riesz.fem.fluxes import budget
 from riesz.fem.linear import host_lu
 from riesz.fem.linear.linear_solve import ConjugateGradients, Dense, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix, cell_pairs, pattern_tables

@@ -119,7 +119,7 @@ def test_an_inverse_problem_starts_where_others_do_and_where_it_is_told():
             **settings,
         )
 
-    origin, solver = jnp.zeros(1), rz.fem.SparseLU()
+    origin, solver = jnp.zeros(1), rz.solvers.SparseLU()
     for problem in (posed(), posed(initial=9.0, newton=rz.fem.Newton(max_steps=9))):
         state = problem.solve(origin, solver)
         np.testing.assert_allclose(state, between_rivers(10.0, 8.0), rtol=1e-4)
@@ -140,7 +140,7 @@ def test_a_reaction_of_third_order_is_solved_all_over_the_prior():
         dirichlet={"left": 0.0, "right": 0.0},
     )
     draws = jax.random.normal(jax.random.key(0), (20, 2))
-    solve = jax.jit(lambda place: problem.solve(place, rz.fem.SparseLU())[20])
+    solve = jax.jit(lambda place: problem.solve(place, rz.solvers.SparseLU())[20])
     middle = [solve(place) for place in (jnp.zeros(2), *draws)]
     exact = [1000.0, *np.exp((np.log(1e9) + draws[:, 1] - draws[:, 0]) / 3)]
     np.testing.assert_allclose(middle, exact, rtol=1e-3)

@@ -19,6 +19,7 @@ from riesz.inference import fit as door
 from riesz.inference.fit import Inadequacy, choose_engine, find_inadequacy, fit
 from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
+from riesz.notes import Note, Severity, doubts, text_note
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import EmpiricalDraws
@@ -52,23 +53,23 @@ def test_the_curvature_at_the_mode_comes_first_and_sampling_last(small):
     choice = choose_engine(small)
     assert choice.engine.name == "laplace"
     assert [one.name for one in choice.then] == ["variational", "sample"]
-    assert "2 unknown numbers" in choice.why
+    assert choice.why == Note("normal_first", size=2)
 
 
 def test_single_precision_is_emulated():
     rough = problem_on(hierarchy(rectangle((2, 2)), 2), 1.0, dtype=jnp.float32)
     assert choose_engine(rough).engine.name == "emulate"
-    assert "float64" in choose_engine(rough).why
+    assert choose_engine(rough).why == Note("float32")
 
 
 def test_unknowns_are_integrated_out_where_none_or_few_are_left():
     alone = choose_engine(problem_on(rectangle((4, 4)), 1.0))
     assert alone.engine.name == "conditional"
-    assert "linear in 1 unknown number: nothing is left" in alone.why
+    assert alone.why == Note("all_linear", size=1)
     field = GP(Matern52(0.4, 2.0), 12, learned=LearnedScales(), at_nodes=True)
     choice = choose_engine(problem_on(rectangle((4, 4)), 1.0, f=field))
     assert choice.engine.name == "conditional"
-    assert "all but 2 of 14 unknown numbers can be integrated out" in choice.why
+    assert choice.why == Note("few_left", left=2, size=14)
     assert [one.name for one in choice.then] == ["sample"]
 
 
@@ -79,16 +80,30 @@ def ending(name, history=None, note=None):
         if isinstance(note, RieszError):
             raise note
         draws = EmpiricalDraws(jnp.zeros((1, 4, problem.num_coordinates)))
-        notes = () if note is None else (note,)
+        notes = () if note is None else (text_note(note),)
         return Posterior(problem, draws, ExactStates(), history or {}, name, seed, notes)
 
     return run
 
 
+ALMOST, APART = 1.0234375, 1.25  # in float32 too
+R_HAT = Note("r_hat_high", value=APART)
+
+
+def inadequate(engine, reason):
+    return Note("engine_inadequate", engine=engine, reason=reason)
+
+
+def passed(last, **lacks):
+    """The account of engines that were passed over, no warning where one was adequate."""
+    over = [inadequate(*one).with_severity(Severity.INFO) for one in lacks.items()]
+    return (*over, Note("engine_adequate", engine=last))
+
+
 @pytest.fixture
 def begun(monkeypatch):
     """`auto` whose first engine leaves chains that disagree, and whose second fails."""
-    monkeypatch.setattr(Laplace, "run", ending("laplace", {"r_hat": jnp.array([1.2, 1.0])}))
+    monkeypatch.setattr(Laplace, "run", ending("laplace", {"r_hat": jnp.array([APART, 1.0])}))
     failing = ending("variational", note=EngineError("no q."))
     monkeypatch.setattr(Variational, "run", failing)
 
@@ -99,10 +114,10 @@ def test_an_engine_whose_posterior_will_do_is_the_last(small, monkeypatch):
         posterior = fit(small, seed=3, progress=False)
     assert len(told) == 1  # each note is warned of once
     assert (posterior.engine, posterior.seed) == ("laplace", 3)
-    assert posterior.notes[1].startswith("auto took laplace first: with 2 unknown numbers")
-    assert posterior.notes[2:] == ("laplace will do",)
+    first = Note("auto_started", engine="laplace", reason=Note("normal_first", size=2))
+    assert posterior.notes[1:] == (first, Note("engine_adequate", engine="laplace"))
     with pytest.warns(UserWarning, match="slow"):
-        assert fit(small, "laplace", seed=3, progress=False).notes == ("slow",)
+        assert fit(small, "laplace", seed=3, progress=False).notes == (text_note("slow"),)
 
 
 def test_auto_climbs_where_a_posterior_will_not_do(small, begun, monkeypatch):
@@ -116,17 +131,19 @@ def test_auto_climbs_where_a_posterior_will_not_do(small, begun, monkeypatch):
     posterior = fit(small, progress=False)
     assert posterior.engine == "sample"
     assert isinstance(seen[0], Posterior)  # from where laplace ended
-    failed = ("laplace will not do: r_hat is 1.200", "variational will not do: no q.")
-    assert posterior.notes[1:] == (*failed, "sample will do")
+    lacks = {"laplace": R_HAT, "variational": Note("engine_failed", error="no q.")}
+    assert posterior.notes[1:] == passed("sample", **lacks)
+    assert doubts(posterior.notes) == ()
 
 
 def test_where_there_are_other_peaks_normal_distributions_are_passed_over(small, monkeypatch):
     monkeypatch.setattr(Laplace, "run", ending("laplace"))
     monkeypatch.setattr(Sample, "run", ending("sample"))
-    lacks = iter([Inadequacy("there are 2 separate peaks", is_multimodal=True), None])
+    two = Note("separate_modes", count=2)
+    lacks = iter([Inadequacy(two, is_multimodal=True), None])
     monkeypatch.setattr(door, "find_inadequacy", lambda *_: next(lacks))
     notes = fit(small, progress=False).notes
-    assert notes[1:] == ("laplace will not do: there are 2 separate peaks", "sample will do")
+    assert notes[1:] == passed("sample", laplace=two)
 
 
 def test_an_engine_on_a_lower_peak_starts_again_from_the_higher_one(small, monkeypatch):
@@ -134,16 +151,17 @@ def test_an_engine_on_a_lower_peak_starts_again_from_the_higher_one(small, monke
 
     def run(self, problem, *, checkpoint, **how):
         starts.append(self.start)
-        assert checkpoint.stored("mode") is None
+        assert checkpoint.restore("mode") is None
         checkpoint.keep("mode", {})
         return ending("laplace")(self, problem, checkpoint=checkpoint, **how)
 
     monkeypatch.setattr(Laplace, "run", run)
     place = jnp.array([1.0, 2.0])
-    lacks = iter([Inadequacy("a peak is higher", higher_mode=place), None])
+    higher = Note("higher_mode", log_ratio=12.0)
+    lacks = iter([Inadequacy(higher, higher_mode=place), None])
     monkeypatch.setattr(door, "find_inadequacy", lambda *_: next(lacks))
     notes = fit(small, progress=False, checkpoint=InMemory()).notes
-    assert notes[1:] == ("laplace will not do: a peak is higher", "laplace will do")
+    assert notes[1:] == passed("laplace", laplace=higher)
     assert starts[0] is None
     np.testing.assert_array_equal(starts[1], place)
 
@@ -154,7 +172,7 @@ class InMemory(AbstractCheckpoint):
 
     def begin(self, problem, engine, seed, settings): ...
 
-    def stored(self, stage):
+    def restore(self, stage):
         return self.stages.get(stage)
 
     def keep(self, stage, state):
@@ -188,27 +206,32 @@ def test_a_peak_that_is_lower_than_another_will_not_do():
     assert alone.check.k_hat < 0.5  # of the other hill it knows nothing
     lack = find_inadequacy(alone, seed=0)
     assert lack is not None
-    assert lack.why.startswith("a search from elsewhere ends at a peak that is higher by e^")
+    assert lack.why.code == "higher_mode"
+    assert lack.why.values["log_ratio"] > 0
     posterior = fit(problem, progress=False)
     assert posterior.engine == "laplace"
     assert float(posterior.coordinate_mean()[0]) > 1.5
 
 
 def test_what_is_left_is_told_where_nothing_will_do(small, begun, monkeypatch):
-    monkeypatch.setattr(Sample, "run", ending("sample", {"r_hat": jnp.array([1.02, 1.0])}))
-    assert fit(small, progress=False).notes[-1] == "sample will not do: r_hat is 1.020"
+    monkeypatch.setattr(Sample, "run", ending("sample", {"r_hat": jnp.array([ALMOST, 1.0])}))
+    notes = fit(small, progress=False).notes
+    assert notes[-1] == inadequate("sample", Note("r_hat_high", value=ALMOST))
+    assert doubts(notes) == notes[1:]
 
 
 def test_an_engine_that_fails_is_passed_over_and_what_was_found_kept(small, begun, monkeypatch):
     monkeypatch.setattr(Sample, "run", ending("sample", note=OutOfTimeError("over in no time.")))
     posterior = fit(small, progress=False)
     assert posterior.engine == "laplace"
-    assert posterior.notes[-1] == "sample will not do: over in no time."
+    over = Note("engine_failed", error="over in no time.")
+    assert posterior.notes[-1] == inadequate("sample", over)
     monkeypatch.setattr(Laplace, "run", ending("laplace", note=RieszError("bends upwards.")))
     monkeypatch.setattr(Sample, "run", ending("sample"))
     posterior = fit(small, progress=False)
-    failed = ("laplace will not do: bends upwards.", "variational will not do: no q.")
-    assert posterior.notes[1:] == (*failed, "sample will do")
+    errors = {"laplace": "bends upwards.", "variational": "no q."}
+    lacks = {engine: Note("engine_failed", error=one) for engine, one in errors.items()}
+    assert posterior.notes[1:] == passed("sample", **lacks)
 
 
 def test_a_look_that_fails_does_not_cost_the_posterior(small, begun, monkeypatch):
@@ -219,7 +242,7 @@ def test_a_look_that_fails_does_not_cost_the_posterior(small, begun, monkeypatch
     monkeypatch.setattr(Sample, "run", ending("sample", note=OutOfTimeError("over in no time.")))
     posterior = fit(small, progress=False)
     assert posterior.engine == "laplace"
-    assert posterior.notes[1].startswith("laplace will not do: nobody can say whether it will do")
+    assert posterior.notes[1] == inadequate("laplace", Note("adequacy_unknown", error="no peak."))
 
 
 def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypatch):
@@ -227,15 +250,15 @@ def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypa
     monkeypatch.setattr("riesz.deadline.perf_counter", lambda: next(clock))
     posterior = fit(small, progress=False, time_limit=0.5)
     assert posterior.engine == "laplace"
-    assert posterior.notes[-1] == "the time was over before variational"
+    assert posterior.notes[-1] == Note("time_before_engine", engine="variational")
 
 
 def test_an_engine_that_takes_longer_than_there_is_time_is_left_out(small, begun, monkeypatch):
     monkeypatch.setattr(Sample, "run", ending("sample"))
     monkeypatch.setattr(door, "engine_seconds", lambda *_: 100.0)
     notes = fit(small, progress=False, time_limit=50.0).notes
-    left_out = "variational was left out, which would take longer than there is time"
-    assert notes[-2:] == (left_out, "sample will do")
+    left_out = Note("engine_left_out", Severity.INFO, engine="variational")
+    assert notes[-2:] == (left_out, Note("engine_adequate", engine="sample"))
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ def problem_of(name: str) -> InverseProblem:
         first = rz.Experiment(EQUATION, data[0], noise[0], BOUNDARY)
         weak = rz.diffusion("k") - rz.source(WEAK)
         second = rz.Experiment(weak, data[1:], noise[1:], {"left": 0.0, "right": 1.0})
-        return rz.shared_problem(MESH, [first, second], latents=PRIORS)
+        return rz.inverse_problem(MESH, experiments=[first, second], latents=PRIORS)
     return inverse_problem(
         MESH,
         EQUATION,
@@ -382,5 +382,5 @@ def test_laplace_agrees_with_quadrature(name):
 @pytest.mark.parametrize("name", ALONE)
 def test_nuts_agrees_with_quadrature(name):
     start = rz.Laplace() if KINDS[name].nearly_normal else None
-    engine = rz.inference.Nuts(num_samples=6000, num_chains=2, linear_solver="dense", start=start)
+    engine = rz.Nuts(num_samples=6000, num_chains=2, linear_solver="dense", start=start)
     check_moments(engine.run(problem_of(name)), name)

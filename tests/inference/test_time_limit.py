@@ -66,7 +66,8 @@ def ended(problem, engine, limit, clock):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found = " ".join(rz.fit(problem, engine, progress=False, time_limit=limit).notes)
+            posterior = rz.fit(problem, engine, progress=False, time_limit=limit)
+            found = " ".join(map(str, posterior.notes))
     except OutOfTimeError as error:
         found = str(error)
     assert 0.5 * limit < clock.now - begun <= 1.1 * limit + 2

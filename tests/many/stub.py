@@ -13,7 +13,7 @@ from pathlib import Path
 
 from riesz.cli.main import main
 from riesz.errors import EngineError
-from riesz.many import campaign
+from riesz_many import campaign
 
 true_attempted = campaign.attempt  # before it is replaced, below
 SECONDS = float(os.environ.get("STUB_SECONDS", "0.3"))
@@ -44,10 +44,6 @@ def adopt_run(order, row, out):
 def remove_run(out):
     for path in (*out.iterdir(), out):
         path.rmdir() if path.is_dir() else path.unlink()
-
-
-def error_sentence(error):
-    return str(error)
 
 
 def attempted(order):

@@ -9,14 +9,14 @@ from tests.many import stub
 from tests.many.stub import finished, rows, sites
 
 from riesz.errors import RieszError
-from riesz.many.campaign import Campaign, fit_sites
-from riesz.many.ledger import Row, read_row, write_row
-from riesz.many.scheduler import Groups, Pool, Task, dask_module, queue
+from riesz_many.campaign import Campaign, fit_sites
+from riesz_many.ledger import Row, read_row, write_row
+from riesz_many.scheduler import Groups, Pool, Task, dask_module, queue
 
 
 @pytest.fixture
 def campaign(tmp_path, monkeypatch):
-    monkeypatch.setattr("riesz.many.campaign.SITE_FIT", "tests.many.stub")
+    monkeypatch.setattr("riesz_many.campaign.SITE_FIT", "tests.many.stub")
     monkeypatch.setattr(stub, "SECONDS", 0.0)
     source = sites(tmp_path / "sites", ["a", "b", "deep/c"])
     return Campaign(source, tmp_path / "runs", pool=Pool(1))
@@ -68,7 +68,7 @@ def test_an_error_of_a_fit_is_its_row_and_a_bug_too(campaign, monkeypatch):
     monkeypatch.setattr(stub, "adopt_run", lambda *_: 1 / 0)
     found = fit(campaign)
     assert found["wrong"].message == "the engine failed: no solution."
-    assert found["a"].message.startswith("ZeroDivisionError: division by zero See it by itself")
+    assert found["a"].message.startswith("ZeroDivisionError: division by zero. See it by itself")
 
 
 def test_a_full_disk_is_told_of_the_fit_that_met_it(campaign, monkeypatch):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from riesz.errors import RieszError
-from riesz.many.scheduler import PLAIN, Pool, connect, queue
+from riesz_many.scheduler import PLAIN, Pool, connect, queue
 
 distributed = pytest.importorskip("distributed", reason="comes with the extra cluster")
 config = pytest.importorskip("dask.config")

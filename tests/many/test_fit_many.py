@@ -8,8 +8,8 @@ from tests.many.stub import content
 from tests.small_problem import problem_toml, written
 
 import riesz as rz
-from riesz.case.run.fit import fit_case
 from riesz.errors import RieszError
+from riesz_many import fit_many
 
 
 def wells(k):
@@ -33,8 +33,10 @@ def sites(tmp_path_factory):
 def test_files_are_fitted_as_alone_and_what_is_broken_is_told(sites):
     runs = sites / "runs"
     with warnings.catch_warnings(action="ignore"):
-        rows = {row.name: row for row in rz.case.fit_many(sites, out=runs, progress=False)}
-        alone = fit_case(sites / "site2" / "problem.toml", sites / "alone", progress=False)
+        rows = {row.name: row for row in fit_many(sites, out=runs, progress=False)}
+        alone = rz.read_problem(sites / "site2" / "problem.toml").fit(
+            sites / "alone", progress=False
+        )
     assert {row.state for name, row in rows.items() if name != "broken"} == {"done"}
     assert rows["site0"].engine == "laplace"
     assert rows["site0"].verdict in ("good", "doubtful", "bad")
@@ -48,16 +50,14 @@ def test_files_are_fitted_as_alone_and_what_is_broken_is_told(sites):
 def test_problems_in_memory_are_fitted_here_and_an_error_is_in_its_place(sites):
     cases = [rz.read_problem(sites / f"site{k}" / "problem.toml") for k in range(2)]
     with warnings.catch_warnings(action="ignore"):
-        found = rz.case.fit_many(
-            [cases[0], cases[1].problem], "laplace", check=False, progress=False
-        )
-        other = rz.case.fit_many([cases[0]], "emulate", time_limit=1.0, progress=False)
+        found = fit_many([cases[0], cases[1].problem], "laplace", check=False, progress=False)
+        other = fit_many([cases[0]], "emulate", time_limit=1.0, progress=False)
     assert [one.engine for one in found] == ["laplace", "laplace"]
     assert not np.array_equal(*(one.distribution.mean for one in found))
     assert isinstance(other[0], RieszError)
     with pytest.raises(RieszError, match="problems in memory are fitted in this process"):
-        rz.case.fit_many(cases, jobs=2)
+        fit_many(cases, jobs=2)
     with pytest.raises(RieszError, match="give the folder for them, out"):
-        rz.case.fit_many(sites)
+        fit_many(sites)
     with pytest.raises(RieszError, match="found a Case among paths"):
-        rz.case.fit_many([sites / "site0" / "problem.toml", cases[0]], out=sites / "other")
+        fit_many([sites / "site0" / "problem.toml", cases[0]], out=sites / "other")

@@ -3,7 +3,7 @@
 import pytest
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.many.sites import Digests, FitSettings, sites_in
+from riesz_many.sites import Digests, FitSettings, sites_in
 
 PROBLEM = '[domain]\nmax_edge = 1\n[observations]\nfile = "wells.csv"\n'
 

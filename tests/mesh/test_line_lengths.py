@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riesz.mesh.line_lengths import stretches_in_cells
+from riesz.mesh.integrals import stretches_in_cells
 from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.shapes import rectangle

@@ -9,7 +9,7 @@ from riesz.errors import MeshError
 from riesz.mesh.facets import boundary_facets, facet_measures, find_facets
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesh.quality import minimum_angles
-from riesz.mesh.shapes import box, disc, graded, interval, l_shape, rectangle
+from riesz.mesh.shapes import box, disc, geometric_ticks, interval, l_shape, rectangle
 
 SHAPES = {
     "interval": (lambda: interval(7, -1, 2.5), 3.5),
@@ -17,7 +17,10 @@ SHAPES = {
     "rectangle_left": (lambda: rectangle((5, 3), diagonal="left"), 1.0),
     "rectangle_alternating": (lambda: rectangle((4, 3), diagonal="alternating"), 1.0),
     "box": (lambda: box((2, 3, 4), (0, 0, -1), (1, 2, 1)), 4.0),
-    "ticks": (lambda: rectangle((graded(1, 5, 4), graded(0, 2, 3, first=0.1))), 8.0),
+    "ticks": (
+        lambda: rectangle((geometric_ticks(1, 5, 4), geometric_ticks(0, 2, 3, first=0.1))),
+        8.0,
+    ),
     "disc": (lambda: disc(6, 2.0, (3, 1)), 36 / 2 * 4 * np.sin(2 * np.pi / 36)),
     "l_shape": (lambda: l_shape(3), 3.0),
 }
@@ -82,7 +85,7 @@ def test_ends_of_an_interval_are_tagged():
     "ends", [{}, {"first": 0.01}, {"first": 5}, {"last": 2.5}, {"last": 1.225}]
 )
 def test_graded_cells_change_by_one_factor(ends):
-    ticks = graded(0.2, 10.0, 8, **ends)
+    ticks = geometric_ticks(0.2, 10.0, 8, **ends)
     assert (ticks[0], ticks[-1], len(ticks)) == (0.2, 10.0, 9)
     lengths = np.diff(ticks)
     np.testing.assert_allclose(lengths[1:] / lengths[:-1], lengths[1] / lengths[0], rtol=1e-9)
@@ -91,7 +94,7 @@ def test_graded_cells_change_by_one_factor(ends):
 
 
 def test_an_interval_between_ticks_has_them_as_nodes():
-    ticks = graded(0.1, 1000.0, 20)
+    ticks = geometric_ticks(0.1, 1000.0, 20)
     mesh = interval(ticks)
     np.testing.assert_array_equal(mesh.nodes[:, 0], ticks)
     assert mesh.facets["right"].tolist() == [[20]]
@@ -155,10 +158,10 @@ def test_a_million_nodes_take_less_than_three_seconds():
         (lambda: rectangle((2, 2), (0, 0, 0)), "do not both have 2 coordinates"),
         (lambda: disc(2, float("inf")), "give finite coordinates"),
         (lambda: disc(2, -1.0), "radius -1.0: give a positive radius"),
-        (lambda: graded(0, 1, 4), "give the length of the first cell"),
-        (lambda: graded(0, 1, 4, first=0.1, last=0.1), "one will do"),
-        (lambda: graded(0, 1, 4, first=1), "a positive length below that of all"),
-        (lambda: graded(0, 1, 1, last=0.5), "give two cells at least"),
+        (lambda: geometric_ticks(0, 1, 4), "give the length of the first cell"),
+        (lambda: geometric_ticks(0, 1, 4, first=0.1, last=0.1), "one will do"),
+        (lambda: geometric_ticks(0, 1, 4, first=1), "a positive length below that of all"),
+        (lambda: geometric_ticks(0, 1, 1, last=0.5), "give two cells at least"),
         (lambda: interval([0.0, 2.0, 1.0]), r"do not ascend: 2.0 is followed by 1.0"),
         (lambda: interval([0.0]), "give both ends at least"),
         (lambda: interval([0.0, np.nan]), "give a row of finite numbers"),

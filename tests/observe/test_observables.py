@@ -113,8 +113,8 @@ def for_few():
     return {
         "linear in the state, and there are fluxes at points": posed(flux, domain=nested),
         "noise.* it is .*Poisson": posed(seen, domain=nested, likelihood=[rz.Poisson()]),
-        "takes one experiment, and there are 2": rz.shared_problem(
-            nested, twice, latents={"f": dist.Normal(0.0, 1.0)}
+        "takes one experiment, and there are 2": rz.inverse_problem(
+            nested, experiments=twice, latents={"f": dist.Normal(0.0, 1.0)}
         ),
     }
 

@@ -341,9 +341,9 @@ def test_a_gram_form_with_jumps_is_equivalent_to_its_dual_norm(problem, meshes):
     squares = np.floor(4 * mesh.nodes[mesh.cells].mean(axis=1)).sum(axis=1)
     jumps = np.where(squares % 2 == 0, 1.0, 100.0)
     norm = rz.penalty.schwarz_norm(
-        problem, meshes, patch_nodes=PATCH_NODES, gram=rz.Gram(diffusivity=jumps)
+        problem, meshes, patch_nodes=PATCH_NODES, gram=rz.penalty.Gram(diffusivity=jumps)
     )
-    gram = np.asarray(rz.penalty.dual_norm(problem, rz.Gram(jumps)).gram.to_dense())
+    gram = np.asarray(rz.penalty.dual_norm(problem, rz.penalty.Gram(jumps)).gram.to_dense())
     zero = jnp.zeros(problem.space.num_dofs)
 
     def half_squared(r):
@@ -392,9 +392,9 @@ def test_what_cannot_be_is_refused(penalty, problem, meshes):
         penalty.nodal(key, jnp.zeros((2, 5)), ZS)
     for diffusivity in (np.nan, -1.0, 0.0):
         with pytest.raises(RieszError, match="positive finite diffusivity"):
-            rz.penalty.schwarz_norm(problem, meshes, gram=rz.Gram(diffusivity=diffusivity))
+            rz.penalty.schwarz_norm(problem, meshes, gram=rz.penalty.Gram(diffusivity=diffusivity))
     with pytest.raises(RieszError, match="one value a cell"):
-        rz.penalty.schwarz_norm(problem, meshes, gram=rz.Gram(diffusivity=np.ones(3)))
+        rz.penalty.schwarz_norm(problem, meshes, gram=rz.penalty.Gram(diffusivity=np.ones(3)))
     with pytest.raises(RieszError, match="larger than the mesh"):
         rz.weak_form_penalty(problem, meshes, patch_nodes=1000)
     with pytest.raises(RieszError, match="nothing coarser"):
@@ -402,12 +402,12 @@ def test_what_cannot_be_is_refused(penalty, problem, meshes):
     with pytest.raises(RieszError, match="draw one patch or more"):
         rz.weak_form_penalty(problem, meshes, num_patches=0)(key, draw_net(), ZS)
     with pytest.raises(RieszError, match="reaction, not negative"):
-        rz.penalty.schwarz_norm(problem, meshes, gram=rz.Gram(reaction=np.inf))
+        rz.penalty.schwarz_norm(problem, meshes, gram=rz.penalty.Gram(reaction=np.inf))
     natural = rz.boundary_value_problem(problem.space, EQUATION)
     with pytest.raises(RieszError, match="constants have no energy"):
         rz.weak_form_penalty(natural, meshes)
     with pytest.raises(RieszError, match="norm and gram are both given"):
-        rz.weak_form_penalty(problem, meshes, norm=penalty.norm, gram=rz.Gram())
+        rz.weak_form_penalty(problem, meshes, norm=penalty.norm, gram=rz.penalty.Gram())
     with pytest.raises(RieszError, match="pass the hierarchy"):
         rz.weak_form_penalty(problem, norm=penalty.norm)
     with pytest.raises(RieszError, match="leave out gradients"):

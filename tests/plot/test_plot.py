@@ -5,14 +5,7 @@ import pytest
 
 from riesz.errors import RieszError
 from riesz.mesh.shapes import box, interval, rectangle
-from riesz.plot import (
-    draw_field,
-    draw_mesh,
-    draw_slice,
-    draw_vectors,
-    new_figure,
-    save_figure,
-)
+from riesz.plot import draw_field, draw_mesh, draw_slice, draw_vectors, new_figure, save_figure
 
 
 def test_fields_at_nodes_and_cells_and_vectors_are_drawn(tmp_path):

@@ -32,7 +32,7 @@ gaussians = pytest.mark.parametrize(
 def test_draws_have_the_mean_and_the_covariance(family, covariance):
     """Exactly: draws are affine in the normals, so their moments follow from the map."""
     normals = jnp.concatenate([jnp.zeros((1, DIM)), jnp.eye(DIM)])
-    draws = family.transformed(normals)
+    draws = family.transform(normals)
     np.testing.assert_allclose(draws[0], MEAN)
     rows = draws[1:] - draws[:1]
     np.testing.assert_allclose(rows.T @ rows, covariance, atol=1e-12)
@@ -56,7 +56,7 @@ def test_the_divergence_from_the_prior_is_the_closed_form(family, covariance):
 def test_a_family_starts_at_the_prior_in_its_precision():
     dtype = jnp.float32
     family, normals = full_rank(3, dtype), numbers(5, 6, 3).astype(dtype)
-    draws, density = family.transformed(normals), family.log_prob(normals[0])
+    draws, density = family.transform(normals), family.log_prob(normals[0])
     np.testing.assert_allclose(draws, normals, rtol=1e-5)
     np.testing.assert_allclose(family.kl_to_prior(), 0.0, atol=1e-5)
     assert draws.dtype == family.dtype == density.dtype == dtype

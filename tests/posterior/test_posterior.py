@@ -29,9 +29,7 @@ from riesz.observe.likelihood import Censored, Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import EmpiricalDraws, full_rank
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior
-from riesz.prediction import predict as predict_module
-from riesz.prediction import statistics
-from riesz.prediction.data import predict_data
+from riesz.prediction import sampling, statistics
 from riesz.prediction.predict import predict
 from riesz.prediction.quantity import BudgetTerm, Outflow, has_flux
 from riesz.prediction.statistics import collect
@@ -98,7 +96,9 @@ def test_the_state_has_the_mean_and_sd_of_the_linear_map(at_sensors):
 
 
 def test_new_measurements_scatter_by_state_and_noise(at_sensors):
-    measured = predict_data(exact_posterior(), num_draws=NUM_DRAWS)
+    measured = predict(
+        exact_posterior(), "measurement", num_draws=NUM_DRAWS, quantiles=(0.025, 0.975)
+    )
     total = np.sqrt(at_sensors.sd**2 + NOISE**2)
     np.testing.assert_allclose(measured.sd, total, rtol=0.2)
     width = measured.quantiles[0.975] - measured.quantiles[0.025]
@@ -107,7 +107,7 @@ def test_new_measurements_scatter_by_state_and_noise(at_sensors):
 
 def test_chunks_do_not_change_exact_predictions(at_sensors, monkeypatch):
     problem = linear_problem()
-    monkeypatch.setattr(predict_module, "CHUNK_NUMBERS", 70 * problem.forward.space.num_dofs)
+    monkeypatch.setattr(sampling, "CHUNK_NUMBERS", 70 * problem.forward.space.num_dofs)
     again = predict(exact_posterior(), "u", problem.observations.points, num_draws=NUM_DRAWS)
     np.testing.assert_allclose(again.mean, at_sensors.mean, rtol=1e-12)
     np.testing.assert_allclose(again.sd, at_sensors.sd, rtol=1e-10)
@@ -244,7 +244,7 @@ def test_draws_of_fields_states_and_data_are_plain_arrays(ramp):
     assert predict(ramp, "u", num_draws=5).draws is None
     on_grid = predict(ramp, "u", grid(ramp.problem.forward.space.mesh, (4, 3)), **settings)
     assert on_grid.draws.shape == (5, *on_grid.mean.shape)
-    data = predict_data(ramp, nodes[:3], **settings)
+    data = predict(ramp, "measurement", nodes[:3], **settings)
     assert data.draws.shape == (5, 3)
     np.testing.assert_allclose(data.draws.mean(axis=0), data.mean, rtol=1e-12)
 
@@ -347,7 +347,7 @@ def test_impossible_predictions_are_refused(ramp, monkeypatch):
 @pytest.mark.slow
 def test_noise_elsewhere_is_the_median_of_that_of_the_sensors(ramp):
     place, count = [[0.5, 0.5]], 200
-    state, new = predict(ramp, "u", place, num_draws=count), predict_data(ramp, place)
+    state, new = predict(ramp, "u", place, num_draws=count), predict(ramp, "measurement", place)
     median = np.median(np.asarray(ramp.problem.likelihood.sd))
     np.testing.assert_allclose(new.sd, np.hypot(state.sd, median), rtol=4 / np.sqrt(count))
 

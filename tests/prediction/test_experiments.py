@@ -9,6 +9,9 @@ import riesz as rz
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 
+MESH = rz.rectangle((2, 2))
+LATENTS = {"k": dist.LogNormal(0.0, 1.0)}
+
 
 def pumping(rate):
     return rz.Experiment(
@@ -19,11 +22,25 @@ def pumping(rate):
     )
 
 
+def test_parts_of_a_problem_are_those_of_its_experiments_or_its_own():
+    both = [pumping(1.0), pumping(-2.0)]
+    for message, words in {
+        "there are likelihood, newton, of which each has": {
+            "experiments": both,
+            "likelihood": rz.Gaussian(1.0),
+            "newton": rz.fem.Newton(),
+        },
+        "there are 2 experiments and a time axis": {"experiments": both, "times": [0.0, 1.0]},
+        "there are no experiments": {"experiments": []},
+        "the problem lacks observations and likelihood": {"equation": both[0].equation},
+    }.items():
+        with pytest.raises(rz.RieszError, match=message):
+            rz.inverse_problem(MESH, latents=LATENTS, **words)
+
+
 def test_predictions_are_of_the_experiment_that_was_asked_for():
     """The second well is pumped twice as much, and backwards."""
-    problem = rz.shared_problem(
-        rz.rectangle((2, 2)), [pumping(1.0), pumping(-2.0)], latents={"k": dist.LogNormal(0.0, 1.0)}
-    )
+    problem = rz.inverse_problem(MESH, experiments=[pumping(1.0), pumping(-2.0)], latents=LATENTS)
     draws = EmpiricalDraws(jnp.linspace(-1.0, 1.0, 4).reshape(1, 4, 1))
     posterior = Posterior(problem, draws, ExactStates(), engine="nuts")
     for quantity in ("u", "flux"):

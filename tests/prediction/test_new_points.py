@@ -22,7 +22,7 @@ def at_places(draws, **words):
 def test_a_measurement_is_as_wide_as_state_and_noise_together():
     draws = made_up_draws(num_draws=400, noise=3.0)
     there = at_places(draws)
-    state, measured = there.states(slice(None)), there.measured(slice(None))
+    state, measured = there.states(slice(None)), there.new_measurements(slice(None))
     wanted = np.sqrt(state.var(axis=0) + 9.0)
     # By chance noise and state go together a little: a twentieth, for four hundred draws.
     np.testing.assert_allclose(measured.std(axis=0), wanted, rtol=0.1)
@@ -32,26 +32,26 @@ def test_a_measurement_is_as_wide_as_state_and_noise_together():
 def test_noise_alone_has_the_quantiles_of_its_distribution():
     draws = made_up_draws(num_draws=400, noise=2.0)
     there = at_places(draws)
-    noise = there.measured(slice(None)) - there.states(slice(None))
+    noise = there.new_measurements(slice(None)) - there.states(slice(None))
     low, high = np.quantile(noise, [0.025, 0.975], axis=0)
     np.testing.assert_allclose([low, high], [[-3.92] * 3, [3.92] * 3], rtol=0.02)
 
 
 def test_maps_share_what_is_open_and_ensembles_draw_it_for_each_place():
     draws = made_up_draws(num_draws=200, noise=2.0)
-    of_map = at_places(draws).measured(slice(None))
+    of_map = at_places(draws).new_measurements(slice(None))
     np.testing.assert_array_equal(of_map[:, 0], of_map[:, 1])
     drawn = at_places(draws, together=False)
-    noise = drawn.measured(slice(None)) - drawn.states(slice(None))
+    noise = drawn.new_measurements(slice(None)) - drawn.states(slice(None))
     assert abs(np.corrcoef(noise[:, 0], noise[:, 1])[0, 1]) < 4 / np.sqrt(200)
 
 
 def test_places_may_be_asked_for_in_parts(monkeypatch):
     draws = made_up_draws()
     there = at_places(draws)
-    whole = over_places(there.measured, 3, draws.num_draws, (0.5,), (100.0,))
+    whole = over_places(there.new_measurements, 3, draws.num_draws, (0.5,), (100.0,))
     monkeypatch.setattr("riesz.prediction.statistics.NUMBERS_AT_ONCE", draws.num_draws)
-    parts = over_places(there.measured, 3, draws.num_draws, (0.5,), (100.0,))
+    parts = over_places(there.new_measurements, 3, draws.num_draws, (0.5,), (100.0,))
     np.testing.assert_array_equal(parts.sd, whole.sd)
     np.testing.assert_array_equal(parts.quantiles[0.5], whole.quantiles[0.5])
     np.testing.assert_array_equal(parts.exceedance[100.0], whole.exceedance[100.0])
@@ -94,7 +94,7 @@ def test_between_a_few_lengths_what_neighbours_share_is_that_of_all(monkeypatch)
     scales = np.column_stack([np.exp(0.3 * rng.normal(size=20)), lengths])
     weights = []
     for sd, length in scales:
-        own = sd**2 * local.correlations(length, places, places)
+        own = local.kernel.on_host()._replace(sd=sd, lengths=length).matrix(places, places)
         weights.append(np.linalg.solve(own, np.linalg.cholesky(own) @ rng.normal(size=30)))
     points = rng.uniform(size=(40, 2))
     few = local.moments_at(points, np.hstack([scales, weights]))

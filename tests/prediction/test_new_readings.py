@@ -67,10 +67,10 @@ def test_steady_readings_know_the_level_of_their_site():
         own=LEVEL**2 + OWN**2,
     )
     settings = {"num_draws": NUM_DRAWS, "quantiles": ()}
-    check(rz.prediction.predict_data(posterior, places[:, None], **settings), *wanted)
-    there = rz.prediction.predict_data(posterior, **settings)  # at the sensors
+    check(rz.predict(posterior, "measurement", places[:, None], **settings), *wanted)
+    there = rz.predict(posterior, "measurement", **settings)  # at the sensors
     check(there, wanted[0][SITE], wanted[1][SITE])
-    grid = rz.prediction.predict_data(posterior, np.array([[AWAY]]), **settings)
+    grid = rz.predict(posterior, "measurement", np.array([[AWAY]]), **settings)
     assert grid.sd > LEVEL > 2 * there.sd[0]
 
 
@@ -101,14 +101,18 @@ def test_forecasts_know_level_and_drift_of_their_site():
     times, places = np.array([0.45, 0.8]), np.append(SITES, AWAY)
     units = EmpiricalDraws(jnp.ones((1, 2, 1)))
     unit = Posterior(problem, units, ExactStates(), {}, "known", 0)
-    new = rz.prediction.predict_in_time(unit, times, places, num_draws=2, quantiles=()).mean.ravel()
+    new = rz.predict(unit, "u", places, times=times, num_draws=2, quantiles=()).mean.ravel()
+    grid = rz.mesh.grid(problem.forward.space.mesh, (10,))
+    mapped = rz.predict(unit, "u", grid, times=times, num_draws=2, quantiles=()).mean
+    middle = rz.predict(unit, "u", grid.points, times=times, num_draws=2, quantiles=()).mean
+    np.testing.assert_allclose(mapped, middle.reshape(2, 10))
     numbers = np.tile([0, 1, 2, UNREAD], 2)
     mean, sd = conditioned(
         *(values, noise, responses, shared(numbers, np.repeat(times, 4)), new),
         own=LEVEL**2 + DRIFT**2 + OWN**2,
     )
-    settings = {"num_draws": NUM_DRAWS, "quantiles": (), "measured": True}
-    found = rz.prediction.predict_in_time(posterior, times, places, **settings)
+    settings = {"num_draws": NUM_DRAWS, "quantiles": (), "times": times}
+    found = rz.predict(posterior, "measurement", places, **settings)
     check(found, mean.reshape(2, 4), sd.reshape(2, 4))
     # What a site's readings share narrows its forecast, and the less the later it is.
     read, away = np.asarray(found.sd)[:, :3], np.asarray(found.sd)[:, 3]

@@ -53,7 +53,7 @@ def test_a_problem_put_together_inside_jit_is_refused_with_advice():
 
 
 def test_help_shows_kinds_of_settings_and_editors_the_names_of_engines():
-    shown = str(inspect.signature(rz.inference.Nuts))
+    shown = str(inspect.signature(rz.Nuts))
     assert "num_chains: int = 4" in shown
     assert "Validator" not in shown
     assert "'conditional'" in str(inspect.signature(fit).parameters["engine"])

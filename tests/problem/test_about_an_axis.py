@@ -22,7 +22,7 @@ def cone(transmissivity, radius):
 def problem():
     areas, heads = rz.observe.AverageOver([[0.0, REACH]]), rz.observe.AtPoints(RADII)
     # The first cells are a well's, whose radius is a tenth of the nearest piezometer's distance.
-    mesh = rz.interval(np.concatenate([[0.0], rz.mesh.graded(0.2, REACH, 200)]))
+    mesh = rz.interval(np.concatenate([[0.0], rz.mesh.geometric_ticks(0.2, REACH, 200)]))
     return rz.inverse_problem(
         rz.P1(mesh, axisymmetric=True),
         rz.diffusion("T") - rz.point_source([[0.2]], [-RATE]),

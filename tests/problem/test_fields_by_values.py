@@ -85,8 +85,8 @@ def test_a_function_of_x_and_z_sees_the_value_of_a_field_at_x():
     prior, number = rz.SPDEField(0.1, 0.3, mean=2.0), dist.LogNormal(0.0, 0.3)
     forms = (
         rz.diffusion(lambda x, z: z["a"] * z["c"]) - rz.source(1.0),
-        rz.diffusion(rz.fem.scaled("a", by="c")) - rz.source(1.0),
-        rz.diffusion(rz.fem.scaled("c", by="a")) - rz.source(1.0),
+        rz.diffusion(rz.fem.scale("a", by="c")) - rz.source(1.0),
+        rz.diffusion(rz.fem.scale("c", by="a")) - rz.source(1.0),
     )
     alone = posed(rz.diffusion("a") - rz.source(1.0), a=prior)
     for form in forms:
@@ -107,5 +107,5 @@ def test_two_fields_meet_in_a_source_and_the_problem_is_not_taken_for_linear():
     np.testing.assert_allclose(found, known(1.0, rz.nodal(2 * VALUES)), rtol=1e-9, atol=1e-12)
     with pytest.raises(rz.RieszError, match="affine in none"):
         rz.fit(problem, "conditional", progress=False)
-    product = posed(rz.diffusion(1.0) - rz.source(rz.fem.scaled("f", by="g")), **priors)
+    product = posed(rz.diffusion(1.0) - rz.source(rz.fem.scale("f", by="g")), **priors)
     assert "unknown field 'f' times unknown field 'g'" in str(product)

@@ -8,7 +8,7 @@ import pytest
 
 import riesz as rz
 from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import sensor_points
+from riesz.engines.conditional.points import point_map_at_sensors
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
 
@@ -57,11 +57,11 @@ def test_a_history_is_linear_and_a_diffusivity_is_not():
 @pytest.mark.parametrize(
     "engine",
     # A diffusivity times a history bends: with steps of the usual length some transitions diverge.
-    [rz.inference.Conditional(), rz.Sample(target_accept=0.95, num_samples=500)],
+    [rz.Conditional(), rz.Sample(target_accept=0.95, num_samples=500)],
     ids=["conditional", "sample"],
 )
 def test_engines_agree_with_quadrature_over_the_diffusivity(problem, engine):
-    parts, at = linear_parts(problem), sensor_points(problem)
+    parts, at = linear_parts(problem), point_map_at_sensors(problem)
     grid = np.linspace(-3, 3, 121)
 
     @eqx.filter_jit

@@ -10,7 +10,7 @@ import scipy.linalg as sla
 
 import riesz as rz
 from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import sensor_points
+from riesz.engines.conditional.points import point_map_at_sensors
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
 from riesz.problem.posing import with_observations
@@ -107,7 +107,7 @@ def test_dates_are_days_on_an_axis_of_dates(problem):
 def test_conditional_is_the_dense_closed_form(problem):
     parts = linear_parts(problem)
     assert len(parts.others) == 0
-    system = linear_system(problem, parts, jnp.zeros(0), sensor_points(problem))
+    system = linear_system(problem, parts, jnp.zeros(0), point_map_at_sensors(problem))
     mean, covariance = closed_form(problem)
     np.testing.assert_allclose(system.mean(), mean, atol=1e-8)
     found = system.variances(jnp.eye(len(mean)))
@@ -126,7 +126,7 @@ def test_laplace_is_so_too_where_everything_is_linear(problem):
 
 @pytest.mark.slow
 def test_chains_agree_with_the_closed_form(problem):
-    posterior = rz.fit(problem, rz.inference.Nuts(num_samples=500), seed=0, progress=False)
+    posterior = rz.fit(problem, rz.Nuts(num_samples=500), seed=0, progress=False)
     mean, covariance = closed_form(problem)
     sd = np.sqrt(np.diag(covariance))
     draws = np.asarray(posterior.sample(jr.key(0), 2000))
@@ -145,16 +145,14 @@ def test_auto_integrates_out_what_is_linear(problem):
 
 @pytest.fixture(scope="module")
 def posterior(problem):
-    return rz.fit(problem, rz.inference.Conditional(num_draws=100), seed=0, progress=False)
+    return rz.fit(problem, rz.Conditional(num_draws=100), seed=0, progress=False)
 
 
 @pytest.mark.slow
 def test_forecasts_at_the_data_are_what_the_record_says(problem, posterior):
     draws = posterior.sample(jr.key(1), 100)
     said = np.stack([np.asarray(problem.operator @ problem.state(one)) for one in draws[:3]])
-    found = rz.prediction.predict_in_time(
-        posterior, [0.1, 0.17, 0.3], PLACES, num_draws=100, quantiles=()
-    )
+    found = rz.predict(posterior, "u", PLACES, times=[0.1, 0.17, 0.3], num_draws=100, quantiles=())
     assert found.mean.shape == (3, 3)
     # Data are met within noise, by each draw and by the mean of all.
     np.testing.assert_allclose(found.mean.ravel(), said.mean(axis=0), atol=0.2)
@@ -164,22 +162,24 @@ def test_forecasts_at_the_data_are_what_the_record_says(problem, posterior):
 def test_a_scenario_has_the_same_unknowns_and_other_stresses(posterior):
     warm = heat(dirichlet={"boundary": 3.0})
     now, then = (
-        rz.prediction.predict_in_time(
-            posterior, [0.3], [[0.1]], under=own, num_draws=20, quantiles=()
-        )
+        rz.predict(posterior, "u", [[0.1]], times=[0.3], under=own, num_draws=20, quantiles=())
         for own in (None, warm)
     )
     assert float(then.mean[0, 0]) > float(now.mean[0, 0]) + 0.5
     fewer = heat(latents={"start": rz.SPDEField(1.0, 0.3), "f": rz.SPDEField(1.0, 0.3)})
+    with pytest.raises(RieszError, match="give times="):
+        rz.predict(posterior, "u", under=warm)
     with pytest.raises(RieszError, match="they must be the same"):
-        rz.prediction.predict_in_time(posterior, [0.3], under=fewer)
+        rz.predict(posterior, "u", times=[0.3], under=fewer)
 
 
 @pytest.mark.slow
 def test_steady_maps_of_a_state_in_time_are_refused(posterior):
-    with pytest.raises(RieszError, match="predict_in_time"):
+    with pytest.raises(RieszError, match="differs from date to date"):
         rz.predict(posterior, "u")
     assert rz.predict(posterior, "f", num_draws=100, quantiles=()).mean.shape == ()
+    with pytest.raises(RieszError, match=r"times=\.\.\. were given for 'f'"):
+        rz.predict(posterior, "f", times=[0.3])
 
 
 def test_readings_that_come_in_later_need_no_solve(problem):
@@ -188,17 +188,17 @@ def test_readings_that_come_in_later_need_no_solve(problem):
     def some(part):
         return rz.observations(every.points[part], every.values[part], times=every.times[part])
 
-    first = rz.inference.assimilated(heat(some(slice(0, 6))))
+    first = rz.inference.assimilate(heat(some(slice(0, 6))))
     found = first
     for part in (slice(6, 7), slice(7, 9)):  # also of some places alone
-        found = found.updated(some(part), rz.Gaussian(NOISE))
+        found = found.update(some(part), rz.Gaussian(NOISE))
     mean, covariance = closed_form(problem)
     assert found.num_readings == 9
     np.testing.assert_allclose(found.mean(), mean, atol=1e-8)
     family = found.posterior().distribution
     np.testing.assert_allclose(family.variances(), np.diag(covariance), atol=1e-8)
     with pytest.raises(RieszError, match=r"first \[0.4\]"):
-        first.updated(rz.observations([[0.4]], [0.0], times=[0.1]), rz.Gaussian(NOISE))
+        first.update(rz.observations([[0.4]], [0.0], times=[0.1]), rz.Gaussian(NOISE))
 
 
 def test_differences_since_a_time_are_differences_of_readings(problem):

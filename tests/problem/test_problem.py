@@ -332,3 +332,8 @@ def test_a_field_that_reaches_below_zero_is_told():
 def test_boundary_values_that_hold_nowhere_are_told():
     with pytest.warns(UserWarning, match="value on 'left' holds nowhere: tags that come later"):
         build(POISSON, A, dirichlet={"left": 1.0, "boundary": 0.0})
+
+
+def test_a_problem_names_the_parts_that_it_lacks():
+    with pytest.raises(RieszError, match="lacks observations and likelihood: give them"):
+        inverse_problem(MESH, POISSON, latents=A)

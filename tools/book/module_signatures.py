@@ -1,6 +1,7 @@
 """Signatures of Equinox modules and engines for the reference: fields are what they are built from.
 
 The reader of docstrings knows the dataclasses of the standard library only; these are such too.
+Methods that take the options of a command show its fields as their arguments.
 """
 
 from typing import Any
@@ -17,6 +18,12 @@ class ModuleSignatures(griffe.Extension):
         # All are found before the first is given one: its subclasses have none of their own yet.
         for cls in [c for c in classes_in(pkg) if is_engine(c) or is_plain_module(c)]:
             cls.set_member("__init__", constructor(cls))
+        models = {cls.name: cls for cls in classes_in(pkg)}
+        for function in functions_in(pkg):
+            name = options_of(function)
+            if name in models:
+                first = function.parameters[0]
+                function.parameters = griffe.Parameters(first, *options(models[name]))
 
 
 def classes_in(module: griffe.Module) -> list[griffe.Class]:
@@ -26,6 +33,41 @@ def classes_in(module: griffe.Module) -> list[griffe.Class]:
         if not inner.is_alias:
             found += classes_in(inner)
     return found
+
+
+def functions_in(pkg: griffe.Module) -> list[griffe.Function]:
+    """All functions and methods that are defined in a package."""
+    modules = [pkg]
+    for module in modules:
+        modules += [inner for inner in module.modules.values() if not inner.is_alias]
+    places = [*modules, *classes_in(pkg)]
+    return [one for place in places for one in place.functions.values() if not one.is_alias]
+
+
+def options_of(function: griffe.Function) -> str | None:
+    """The model whose fields a function takes, as `takes(Model)` above it says."""
+    for decorator in function.decorators:
+        if isinstance(decorator.value, griffe.ExprCall) and decorator.callable_path.endswith(
+            ".takes"
+        ):
+            return str(decorator.value.arguments[0])
+    return None
+
+
+def options(model: griffe.Class) -> list[griffe.Parameter]:
+    """A parameter for each field; those below `KW_ONLY` are given by name."""
+    kind, result = griffe.ParameterKind.positional_or_keyword, []
+    for name, field in model.attributes.items():
+        if "property" in field.labels:
+            continue
+        if str(field.annotation) == "KW_ONLY":
+            kind = griffe.ParameterKind.keyword_only
+            continue
+        shown = field.annotation
+        if isinstance(shown, griffe.ExprSubscript) and str(shown.left) == "Annotated":
+            shown = shown.slice.elements[0]  # without how the command line has it
+        result.append(griffe.Parameter(name, annotation=shown, kind=kind, default=field.value))
+    return result
 
 
 def is_engine(cls: griffe.Class) -> bool:

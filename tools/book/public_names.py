@@ -21,7 +21,7 @@ def exports(init: Path) -> dict[str, str]:
     """
     if not init.exists():  # a module: what it defines
         module = ast.parse(init.parent.with_suffix(".py").read_text()).body
-        own = [node.name for node in module if isinstance(node, ast.ClassDef)]
+        own = [node.name for node in module if isinstance(node, ast.ClassDef | ast.FunctionDef)]
         return {name: f"riesz.{init.parent.name}.{name}" for name in own}
     stub = init.with_suffix(".pyi")
     nodes = ast.parse((stub if stub.exists() else init).read_text()).body

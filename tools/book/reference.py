@@ -25,9 +25,9 @@ LAYERS = {
     "fem": Layer(
         "Weak forms and exact solves",
         "Terms that add up to an equation, finite-element spaces, residuals, and solutions with "
-        "all their derivatives.",
+        "all their derivatives, by linear solvers.",
         ("fem",),
-        ("riesz.fem",),
+        ("riesz.fem", "riesz.solvers"),
     ),
     "penalty": Layer(
         "The penalty",
@@ -68,6 +68,12 @@ LAYERS = {
         "What the commands do, from Python: read a problem file, fit one or many, predict, report.",
         ("case",),
         ("riesz.case",),
+    ),
+    "cli": Layer(
+        "Commands of your own",
+        "What a package with a command for `riesz` shares with those that are there: options, "
+        "JSON, precision, progress; `from riesz.cli import OutOption`.",
+        modules=("riesz.cli",),
     ),
     "data": Layer(
         "Data and files",

@@ -8,6 +8,7 @@ import pytest
 
 from riesz.diagnose.criticism.findings import Finding
 from riesz.errors import OutOfTimeError, RieszError
+from riesz.notes import text_note
 from riesz_paper.experiments.blind.breaks import PRIOR, TERM, Break, points_at, visibility
 from riesz_paper.experiments.blind.ground import ground, scattered
 from riesz_paper.experiments.blind.judge import Moments, compared, row_of
@@ -130,15 +131,15 @@ def test_what_is_said_and_what_is_so_make_silent_failures_and_false_alarms():
 
 
 def test_a_word_points_at_a_break_by_its_unknown_or_by_its_places():
-    moved = np.array([9.0, 8.0, 7.0, *np.zeros(9)])
+    some, moved = text_note(""), np.array([9.0, 8.0, 7.0, *np.zeros(9)])
     term = Break(TERM, "source", ("f",), moved, moved, 6.0)
-    assert points_at(term, [Finding("region", "", places=(0, 2, 5))])
-    assert not points_at(term, [Finding("region", "", places=(0, 5, 6, 7))])
-    assert points_at(term, [Finding("prior", "", names=("f",))])
-    assert not points_at(term, [Finding("prior", "", names=("a",)), Finding("tails", "")])
+    assert points_at(term, [Finding("region", some, places=(0, 2, 5))])
+    assert not points_at(term, [Finding("region", some, places=(0, 5, 6, 7))])
+    assert points_at(term, [Finding("prior", some, names=("f",))])
+    assert not points_at(term, [Finding("prior", some, names=("a",)), Finding("tails", some)])
     off = Break(PRIOR, "prior of a", ("a",), moved, moved, 3.0)
-    assert points_at(off, [Finding("prior", "", names=("a",))])
-    assert not points_at(off, [Finding("region", "", places=(0, 1, 2))])
+    assert points_at(off, [Finding("prior", some, names=("a",))])
+    assert not points_at(off, [Finding("region", some, places=(0, 1, 2))])
 
 
 def test_a_move_that_the_prior_makes_up_for_is_seen_by_its_prior_sds_alone():

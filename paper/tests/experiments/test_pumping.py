@@ -47,7 +47,7 @@ def test_a_screen_has_one_head_and_a_slug_leaves_the_well_by_and_by():
     problem = slug_problem(well, seen, rz.Gaussian(0.01), {}, SLUG[False])
     z = {"k": jnp.asarray(4.0), "Ss": jnp.asarray(4e-4)}
     march = problem.time.transient(problem.forward)
-    states = np.asarray(rz.solve_in_time(march, z))
+    states = np.asarray(rz.solve(march, z))
     heads = states[:, on_screen(well, problem.forward.space.points)]
     assert np.ptp(heads, axis=1).max() < 1e-4 * well.displacement
     level = heads.mean(axis=1)
@@ -55,7 +55,7 @@ def test_a_screen_has_one_head_and_a_slug_leaves_the_well_by_and_by():
     assert (np.diff(level) < 0).all()
     assert 0 < level[-1] < 0.05 * well.displacement
     # What left the casing is in the aquifer: nothing flows out of the section.
-    totals = rz.fem.budget_in_time(march, jnp.asarray(states), z)
+    totals = rz.fem.budget(march, jnp.asarray(states), z)
     assert abs(float(totals.imbalance)) < 1e-10
     assert float(sum(totals.gains.values())) == pytest.approx(0.0, abs=1e-10)
 

@@ -202,4 +202,4 @@ def test_other_bad_settings_are_refused(problem):
     free = rz.boundary_value_problem(rz.P1(rz.rectangle((3, 3))), EQUATION)
     with pytest.raises(RieszError, match="Gram matrix is singular"):
         tapered_norm(free, HardTaper(0.5))
-    tapered_norm(free, HardTaper(0.5), gram=rz.Gram(reaction=1.0))
+    tapered_norm(free, HardTaper(0.5), gram=rz.penalty.Gram(reaction=1.0))

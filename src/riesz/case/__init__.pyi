@@ -1,19 +1,15 @@
-from riesz.many.fit_many import fit_many as fit_many
-
-from .check.calibration import calibrate_case as calibrate_case
-from .check.description import describe_case as describe_case
-from .check.predictive import prior_predictive as prior_predictive
+from .check.description import CaseDescription as CaseDescription
+from .check.predictive import PriorPredictive as PriorPredictive
 from .check.predictive import prior_predictive_figure as prior_predictive_figure
 from .data.covariates import covariate_design as covariate_design
 from .data.read import read_observations as read_observations
+from .data.rows import DataRows as DataRows
 from .file.problem import Case as Case
 from .file.rivers import river as river
 from .file.wells import wells as wells
-from .report.page import write_report as write_report
+from .report.content import trust_level as trust_level
 from .run.compare import compare_runs as compare_runs
-from .run.fit import fit_case as fit_case
 from .run.folder import Run as Run
-from .run.next import write_next as write_next
-from .run.predict import write_prediction as write_prediction
-from .run.stored_problem import scenario as scenario
+from .run.folder import remove_unfinished as remove_unfinished
+from .run.predict import RunPrediction as RunPrediction
 from .start.starter import write_first_problem as write_first_problem

@@ -3,7 +3,7 @@
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -49,6 +49,19 @@ class FileTable(BaseModel):
             if field.is_required() and key not in content:
                 raise ValueError(f"lacks the key {key!r}: {field.description or 'give it a value'}")
         return content
+
+
+def check_keys_of_kind(table: FileTable, kind: str, keys: Sequence[str]) -> None:
+    """Raise where a table has a key that goes with another kind."""
+    for key in sorted(table.model_fields_set - {"kind", *keys}):
+        raise ValueError(
+            f"has the key {key!r}, which kind = {kind!r} does not take: it takes {any_of(keys)}"
+        )
+
+
+def under(place: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table holds, by the keys of the one around it."""
+    return {f"{place}.{key}": value for key, value in values.items()}
 
 
 Kind = TypeVar("Kind", bound=FileTable)
@@ -131,14 +144,14 @@ def place_in(content: Any, location: tuple[int | str, ...]) -> list[str]:
 
     Entries of lists are counted from one, as lines and rows are.
     """
-    kept = []
+    parts = []
     for part in location:
         try:
             content = content[part]
         except (KeyError, IndexError, TypeError):
             continue
-        kept.append(str(part + 1 if isinstance(part, int) else part))
-    return kept
+        parts.append(str(part + 1 if isinstance(part, int) else part))
+    return parts
 
 
 def complaint(error: Mapping[str, Any]) -> str:
@@ -151,9 +164,9 @@ def complaint(error: Mapping[str, Any]) -> str:
             text = f"lacks the key {context['discriminator']}: say which kind it is"
         case "union_tag_invalid":
             key = context["discriminator"].strip("'")
-            text = f"has the {key} {choice_of(context['tag'], context['expected_tags'])}"
+            text = f"has the {key} {choice_text(context['tag'], context['expected_tags'])}"
         case "literal_error":
-            text = f"is {choice_of(error['input'], context['expected'])}"
+            text = f"is {choice_text(error['input'], context['expected'])}"
         case "greater_than":
             text = f"is {result}: give a number above {context['gt']:g}"
         case "too_short" | "too_long":
@@ -166,10 +179,10 @@ def complaint(error: Mapping[str, Any]) -> str:
     return f"{text}."
 
 
-def choice_of(found: Any, allowed: str) -> str:
+def choice_text(value: Any, allowed: str) -> str:
     """A word that is none of those allowed, which pydantic lists in quotes."""
     words = re.findall(r"'([^']*)'", allowed)
-    return f"{brief(found)}: {nearest(str(found), words)}It may be {any_of(words)}"
+    return f"{brief(value)}: {nearest(str(value), words)}It may be {any_of(words)}"
 
 
 def brief(value: Any) -> str:

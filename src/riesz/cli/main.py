@@ -16,8 +16,6 @@ from typing import Annotated
 import typer
 
 from riesz import __version__
-from riesz.cli.demo import demo
-from riesz.cli.fit_many import fit_each
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
 from riesz.cli.problem import check, fit_problem
@@ -63,7 +61,6 @@ app.command(epilog="Example: riesz check examples/transport/problem.toml --calib
 app.command("fit", epilog="Example: riesz fit examples/aquifer/problem.toml --out out/aquifer")(
     fit_problem
 )
-app.command("fit-many", epilog="Example: riesz fit-many sites --out runs --jobs 4")(fit_each)
 app.command(
     "predict",
     epilog="Example: riesz predict out/aquifer --stat mean,sd --cell 1000 --out head.tif",
@@ -76,7 +73,6 @@ app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
 app.command(
     "compare", epilog="Example: riesz compare out/aquifer out/uniform --out out/comparison"
 )(compare_command)
-app.command(epilog="Example: riesz demo --out demo-output")(demo)
 for plug_in in sorted(entry_points(group=PLUG_INS), key=lambda entry: entry.name):
     plug_in.load()(app)
 

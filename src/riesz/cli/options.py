@@ -1,13 +1,24 @@
 """What commands of `riesz` share: options, JSON, and what they choose for their whole process."""
 
+import dataclasses
 import os
 import tomllib
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from riesz.case import options as models
+from riesz.case.options import Option, validate
 from riesz.errors import RieszError
+
+KEYWORD_ONLY = Parameter.KEYWORD_ONLY
+BOUNDS = (("min", "ge"), ("max", "le"))
+"""As Typer and the models call them."""
 
 OutOption = Annotated[
     Path, typer.Option("--out", help="Folder for results.json, table and figures.")
@@ -27,14 +38,6 @@ CheckOption = Annotated[
         help="Check the posterior by exact solves afterwards [default: if that is quick].",
     ),
 ]
-CovariateOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--covariate",
-        help="A covariate at the places: a value, a word or a raster; repeat for others.",
-        metavar="NAME=VALUE|RASTER.tif",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 ProblemArgument = Annotated[
     Path, typer.Argument(help="The problem file (TOML).", metavar="PROBLEM")
@@ -45,33 +48,87 @@ QuietOption = Annotated[
 CheckJsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object last.")]
 
 
-def parse_seconds(text: str) -> float:
-    """From 90s, 10m or 2h, or from a plain number of seconds."""
-    units = {"s": 1, "m": 60, "h": 3600}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
-    try:
-        return float(number) * unit
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time: write 90s, 10m or 2h") from None
+def as_parser(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The same for Typer, which names the option whose text is wrong."""
+
+    @wraps(read)
+    def parse(text: str) -> Any:
+        try:
+            return read(text)
+        except RieszError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parse
 
 
-def devices_in(text: str) -> int | str:
-    """A number, or all."""
-    try:
-        return "all" if text == "all" else int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no number: write 2, say, or all") from None
+parse_seconds = as_parser(models.parse_seconds)
 
 
-DevicesOption = Annotated[
-    Any,
-    typer.Option(
-        "--devices",
-        help="Share draws and chains among so many of JAX's devices, or all.",
-        parser=devices_in,
-        metavar="N|all",
-    ),
-]
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with an option for each field of its parameter `options`, a model.
+
+    The function is called with the model; fields without an `Option` are Python's alone.
+    """
+    own = signature(function, eval_str=True).parameters
+    model = own["options"].annotation
+    hints = get_type_hints(model, include_extras=True)
+    options_by_field = {one: option_in(hints[one.name]) for one in dataclasses.fields(model)}
+    options = {field: option for field, option in options_by_field.items() if option is not None}
+    generated = [parameter_of(one, hints[one.name], option) for one, option in options.items()]
+    parameters: list[Parameter] = []
+    for name, one in own.items():
+        parameters += generated if name == "options" else [one.replace(kind=KEYWORD_ONLY)]
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        words = {one.name: (given.pop(one.name), option) for one, option in options.items()}
+        values = {
+            name: option.read(value) if option.read and is_repeated(option) else value
+            for name, (value, option) in words.items()
+            if value is not None
+        }
+        function(**given, options=validate(model, **values))
+
+    command.__dict__["__signature__"] = Signature(parameters)
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+def option_in(hint: Any) -> Option | None:
+    """How the command line has what is annotated so."""
+    metadata = getattr(hint, "__metadata__", ())
+    return next((one for one in metadata if isinstance(one, Option)), None)
+
+
+def is_repeated(option: Option) -> bool:
+    """Whether it may be given several times: Typer does not read such words by a parser."""
+    return get_origin(option.kind) is list
+
+
+def parameter_of(field: dataclasses.Field[Any], hint: Any, option: Option) -> Parameter:
+    """The parameter by which Typer knows of a field."""
+    name, (annotated, *metadata) = field.name, get_args(hint)
+    kinds = get_args(annotated) or (annotated,)
+    kind = option.kind or kinds[0]
+    flag = option.name or f"--{name.replace('_', '-')}"
+    if kind is bool and NoneType in kinds:
+        flag = f"{flag}/--no-{name}"
+    is_flag = flag.startswith("--")
+    about: dict[str, Any] = {"help": option.help, "min": option.least}
+    about |= {"metavar": option.metavar if is_flag else flag}
+    for one in metadata:
+        about |= {key: getattr(one, at) for key, at in BOUNDS if hasattr(one, at)}
+    if option.read is not None and not is_repeated(option):
+        about["parser"] = as_parser(option.read)
+    info = typer.Option(flag, **about) if is_flag else typer.Argument(**about)
+    default = None if field.default == () else field.default
+    if field.default is dataclasses.MISSING:
+        is_required = field.default_factory is dataclasses.MISSING
+        default = Parameter.empty if is_required else None
+    annotation = Annotated[kind | None if default is None else kind, info]
+    return Parameter(name, KEYWORD_ONLY, default=default, annotation=annotation)
+
+
 ProcessesOption = Annotated[
     str | None,
     typer.Option(
@@ -132,7 +189,7 @@ def keep_compiled() -> None:
 
 def quick_compiling() -> None:
     """For commands that evaluate everything a few times: compiling is most of what they do."""
-    from riesz.many.compiling import compile_quickly
+    from riesz.io.store.programs import compile_quickly
 
     compile_quickly()
 

@@ -1,18 +1,16 @@
 """`riesz check` and `riesz fit`: what was understood of a problem file, and its run folder."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from riesz.case.options import CalibrationOptions, FitOptions
 from riesz.cli.options import (
     CheckJsonOption,
-    CheckOption,
-    DevicesOption,
-    EngineOption,
-    FitSeedOption,
     ProblemArgument,
     ProcessesOption,
     QuietOption,
@@ -20,10 +18,10 @@ from riesz.cli.options import (
     join_cluster,
     json_of,
     keep_compiled,
-    parse_seconds,
     quick_compiling,
     use_float64,
     use_one_thread,
+    with_options,
 )
 from riesz.errors import RieszError
 
@@ -32,46 +30,28 @@ if TYPE_CHECKING:
     from riesz.case.run.folder import Run
 
 
+@with_options
 def fit_problem(
     problem: ProblemArgument,
-    out: Annotated[Path, typer.Option("--out", help="The run folder to make.", metavar="RUN")],
-    engine: EngineOption = None,
-    seed: FitSeedOption = 0,
-    check: CheckOption = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            "--time",
-            help="After 90s, 10m or 2h, say, end with what there is.",
-            parser=parse_seconds,
-            metavar="TIME",
-        ),
-    ] = None,
-    devices: DevicesOption = None,
+    options: FitOptions,
     processes: ProcessesOption = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a fit of this --out that was stopped.")
-    ] = False,
-    checkpoint_seconds: Annotated[
-        float,
-        typer.Option("--checkpoint-seconds", help="Keep the state of the fit so often.", min=0),
-    ] = 30.0,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
-    is_small_algebra = (engine or engine_in_file(problem)) == "conditional"
+    is_small_algebra = (options.engine or engine_in_file(problem)) == "conditional"
     if is_small_algebra:
         use_one_thread()
     use_float64()
-    if processes is not None and resume:
+    if processes is not None and options.resume:
         raise RieszError("--resume is for a fit by one process: leave out --processes.")
     is_first = processes is None or join_cluster(processes)
     keep_compiled()
     if is_small_algebra:
         quick_compiling()
-    from riesz.case.run.fit import command_of, fit_case
-    from riesz.case.run.folder import checkpoint_of, is_finished
+    from riesz.case.file.problem import read_problem
+    from riesz.case.run.fit import check_options, command_of
+    from riesz.case.run.folder import checkpoint_of
 
     quiet = quiet or not is_first
 
@@ -79,35 +59,25 @@ def fit_problem(
         if not quiet:
             typer.echo(message, err=True)
 
-    finished, stack = resume and is_finished(out), ExitStack()
-    # All processes come to the same posterior; the first one keeps it.
-    own = out if is_first else Path(stack.enter_context(TemporaryDirectory())) / "run"
+    out, own = Path(options.out), replace(options, progress=not quiet, told=tell)
+    if processes is not None and options.devices is None:
+        own = replace(own, devices="all")
     try:
-        with stack:
-            run = fit_case(
-                problem,
-                own,
-                engine,
-                seed=seed,
-                check=check,
-                resume=resume,
-                checkpoint_seconds=checkpoint_seconds,
-                progress=not quiet,
-                time_limit=time_limit,
-                devices="all" if devices is None and processes is not None else devices,
-                told=tell,
-            )
+        with ExitStack() as stack:
+            if not is_first:  # all come to the same posterior; the first one keeps it
+                own = replace(own, out=Path(stack.enter_context(TemporaryDirectory())) / "run")
+            finished = check_options(own)
+            run = read_problem(problem).fit(**vars(own))
     except KeyboardInterrupt:
-        command = command_of(problem, out, engine, seed=seed, check=check, time_limit=time_limit)
-        kept = checkpoint_of(out).exists()
-        told = f"go on with: {command} --resume" if kept else "nothing was done yet"
-        typer.echo(f"stopped; {told}", err=True)
+        has_checkpoint = checkpoint_of(out).exists()
+        going = f"go on with: {command_of(problem, options)} --resume"
+        typer.echo(f"stopped; {going if has_checkpoint else 'nothing was done yet'}", err=True)
         raise typer.Exit(130) from None
     if as_json and is_first:
         typer.echo(json_of({"out": str(out), **run.numbers}))
     elif not quiet:
-        told = f"finished already: {out}" if finished else f"{run.summary}\n{folder_line(run)}"
-        typer.echo(told)
+        text = f"finished already: {out}" if finished else f"{run.summary}\n{folder_line(run)}"
+        typer.echo(text)
     if run.numbers.get("failed"):
         typer.echo(f"riesz: {run.numbers['failed']}", err=True)
         raise typer.Exit(1)
@@ -117,24 +87,19 @@ def folder_line(run: "Run") -> str:
     """What is in the folder, and how large it is."""
     size = sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file())
     draws = run.numbers.get("draws")
-    kept = f", {draws} draws to predict from" if draws else ""
-    return f"written: {run.folder}, {size / 1e6:.1f} MB{kept}"
+    draws_text = f", {draws} draws to predict from" if draws else ""
+    return f"written: {run.folder}, {size / 1e6:.1f} MB{draws_text}"
 
 
+@with_options
 def check(
     problem: ProblemArgument,
+    *,
     calibrate: Annotated[
         bool,
         typer.Option("--calibrate", help="Fit data made up from the prior: are posteriors right?"),
     ] = False,
-    data_sets: Annotated[
-        int | None,
-        typer.Option("--data-sets", help="So many for --calibrate [default: 500].", min=20),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder for results.json and ranks.png of --calibrate."),
-    ] = None,
+    options: CalibrationOptions,
     predictive: Annotated[
         bool,
         typer.Option("--predictive", help="Solve for draws of the prior: are they like the data?"),
@@ -142,7 +107,6 @@ def check(
     draw: Annotated[
         Path | None, typer.Option("--draw", help="Draw them: a .png file.", metavar="FILE")
     ] = None,
-    seed: FitSeedOption = 0,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Read a problem file and say in plain words what was understood."""
@@ -150,24 +114,21 @@ def check(
     keep_compiled()
     if not calibrate:
         quick_compiling()
-    from riesz.case.check.description import case_numbers, describe_case
     from riesz.case.file.problem import read_problem
 
     check_drawing(draw)
-    for option, value in (("--out", out), ("--data-sets", data_sets)):
+    for option, value in (("--out", options.out), ("--data-sets", options.num_data_sets)):
         if value is not None and not calibrate:
             raise RieszError(f"{option} is for --calibrate: add --calibrate, or leave it out.")
     case = read_problem(problem)
     if not calibrate:
-        expected = prior_lines(case, seed, draw) if predictive or draw else []
+        expected = prior_lines(case, options.seed, draw) if predictive or draw else []
         if as_json:
-            typer.echo(json_of(case_numbers(case) | {"prior_predictive": expected}))
+            typer.echo(json_of(case.check().numbers | {"prior_predictive": expected}))
             return
-        typer.echo("\n".join([describe_case(case), *expected]))
+        typer.echo("\n".join([str(case.check()), *expected]))
         return
-    from riesz.case.check.calibration import NUM_DATA_SETS, calibrate_case
-
-    result = calibrate_case(case, out, num_data_sets=data_sets or NUM_DATA_SETS, seed=seed)
+    result = case.calibrate(**vars(options))
     typer.echo(json_of({"rows": result.rows(), **result.figures()}) if as_json else str(result))
 
 
@@ -183,9 +144,7 @@ def check_drawing(path: Path | None) -> None:
 
 def prior_lines(case: "Case", seed: int, draw: Path | None) -> list[str]:
     """What the priors predict, in words, and drawn where that is wanted."""
-    from riesz.case.check.predictive import prior_predictive
-
-    result = prior_predictive(case, seed=seed)
+    result = case.prior_predictive(seed)
     if draw is None:
         return result.lines()
     from riesz.case.check.predictive import prior_predictive_figure

@@ -5,15 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
+from riesz.case.options import CompareOptions, NextOptions, PredictOptions, ReportOptions
 from riesz.cli.options import (
     CheckJsonOption,
-    CovariateOption,
-    FitSeedOption,
     QuietOption,
     json_of,
     keep_compiled,
     use_float64,
     use_one_thread,
+    with_options,
 )
 
 SHOWN_RANGES = 12
@@ -21,20 +21,9 @@ SHOWN_RANGES = 12
 RunArgument = Annotated[
     Path, typer.Argument(help="A run folder, made by riesz fit.", metavar="RUN")
 ]
-DrawsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--draws", help="So many [default: all that the run keeps]; more are computed.", min=20
-    ),
-]
-DrawsSeedOption = Annotated[
-    int,
-    typer.Option(
-        "--seed", help="Other draws than those kept, which are computed.", min=0, max=2**63 - 1
-    ),
-]
 
 
+@with_options
 def predict_run(
     run: RunArgument,
     out: Annotated[
@@ -43,79 +32,17 @@ def predict_run(
             "--out", help="The file: .csv, .tif, .gpkg, .nc or .vtu; .png for hydrographs."
         ),
     ],
-    quantity: Annotated[
-        str,
-        typer.Option(
-            "--quantity",
-            help="measurement: what a new one would read, noise included; value: without noise; "
-            "u: the state of the equation; flux; or the name of an unknown.",
-        ),
-    ] = "measurement",
-    stat: Annotated[
-        str,
-        typer.Option(
-            "--stat",
-            help="mean, sd, median, q05 or q:0.025, exceed:VALUE; several by commas; all; or "
-            "ensemble.",
-        ),
-    ] = "mean",
-    points: Annotated[
-        Path | None,
-        typer.Option("--points", help="CSV of places, columns named as in the observations."),
-    ] = None,
-    grid: Annotated[
-        str | None, typer.Option("--grid", help="So many cells along x and y, such as 80x60.")
-    ] = None,
-    cell: Annotated[float | None, typer.Option("--cell", help="Square cells of this size.")] = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            "--draws", help="So many [default: all that the run keeps]; more are computed.", min=2
-        ),
-    ] = None,
-    covariate: CovariateOption = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            "--at",
-            help="Of a problem in time: a date, several by commas, or all [default: the last, or "
-            "those of the points]; without places, at the observed ones.",
-            metavar="DATE|all",
-        ),
-    ] = None,
-    changes: Annotated[
-        Path | None,
-        typer.Option(
-            "--with",
-            help="What if: a TOML file of other wells, sources or boundary values.",
-            metavar="CHANGES",
-        ),
-    ] = None,
-    seed: DrawsSeedOption = 0,
+    options: PredictOptions,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Map a quantity under the posterior of a run, at points or on a grid."""
     use_float64()
-    if not (at is None and changes is None):
+    if not (options.at is None and options.changes is None):
         keep_compiled()
-    from riesz.case.run.design import covariates_in
-    from riesz.case.run.predict import write_prediction
+    from riesz.case.run.folder import read_run
 
-    numbers = write_prediction(
-        run,
-        out,
-        quantity=quantity,
-        stat=stat,
-        points=points,
-        grid=grid,
-        cell=cell,
-        num_draws=draws,
-        seed=seed,
-        covariates=covariates_in(covariate or []),
-        at=at,
-        changes=changes,
-    )
+    numbers = read_run(run).predict(**vars(options)).save(out)
     # Also to who wants no words: a map for other covariates than the places have would be wrong.
     if numbers["holds_for"]:
         typer.echo(f"note: {numbers['holds_for']}", err=True)
@@ -132,150 +59,74 @@ def predict_run(
     typer.echo(f"written: {', '.join(numbers['files'])}")
 
 
+@with_options
 def report_run(
     run: RunArgument,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The page to write [default: report.html in RUN].")
-    ] = None,
-    draws: DrawsOption = None,
-    seed: DrawsSeedOption = 0,
+    options: ReportOptions,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Write one self-contained web page: maps, parameters, fit, and how far to trust it."""
     use_float64()
-    from riesz.case.report.page import write_report
+    from riesz.case.run.folder import read_run
 
-    told = write_report(run, out, num_draws=draws, seed=seed)
+    answer = read_run(run).report(**vars(options))
     if as_json:
-        typer.echo(json_of(told))
+        typer.echo(json_of(answer))
     elif not quiet:
-        typer.echo(f"trust: {told['trust']}")
-        typer.echo(f"written: {told['out']}, {told['bytes'] / 1e6:.1f} MB; open it in a browser")
+        typer.echo(f"trust: {answer['trust']}")
+        typer.echo(
+            f"written: {answer['out']}, {answer['bytes'] / 1e6:.1f} MB; open it in a browser"
+        )
 
 
+@with_options
 def next_command(
     run: RunArgument,
-    quantity: Annotated[
-        str,
-        typer.Option(
-            "--for",
-            help="What is to be better known: u, the state; an unknown by its name; a line of the "
-            "budget; or on which side of a value what is measured lies.",
-            metavar="u|NAME|budget:TERM|exceed:VALUE",
-        ),
-    ] = "u",
-    candidates: Annotated[
-        Path | None,
-        typer.Option(
-            "--candidates",
-            help="CSV of places, columns named as in the observations [default: all over].",
-        ),
-    ] = None,
-    cell: Annotated[
-        float | None, typer.Option("--cell", help="Candidates are square cells of this size.")
-    ] = None,
-    count: Annotated[int, typer.Option("--count", help="So many places, one by one.", min=1)] = 1,
-    noise: Annotated[
-        float | None,
-        typer.Option("--noise", help="Standard deviation of the next one [default: as fitted]."),
-    ] = None,
-    out: Annotated[
-        list[Path] | None,
-        typer.Option("--out", help="A file: .csv, .tif or .png; repeat for others."),
-    ] = None,
-    report: Annotated[
-        bool, typer.Option("--report", help="Write the report of the run, with this in it.")
-    ] = False,
-    draws: DrawsOption = None,
-    covariate: CovariateOption = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            "--at",
-            help="Of a problem in time: the date [default: the last, or those of the candidates].",
-            metavar="DATE",
-        ),
-    ] = None,
-    seed: DrawsSeedOption = 0,
+    options: NextOptions,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Say where one more measurement would tell the most about a quantity, and how much."""
     use_float64()
-    if at is not None or draws is not None:
+    if options.at is not None or options.num_draws is not None:
         keep_compiled()
-    from riesz.case.run.design import covariates_in
-    from riesz.case.run.next import write_next
+    from riesz.case.run.folder import read_run
 
-    told = write_next(
-        run,
-        quantity,
-        *(out or ()),
-        candidates=candidates,
-        cell=cell,
-        count=count,
-        noise=noise,
-        num_draws=draws,
-        seed=seed,
-        covariates=covariates_in(covariate or []),
-        at=at,
-        keep=report,
-    )
-    if report:
-        from riesz.case.report.page import write_report
-
-        told["files"].append(write_report(run)["out"])
-    for note in () if quiet else told["notes"]:
+    answer = read_run(run).next(**vars(options))
+    for note in () if quiet else answer["notes"]:
         typer.echo(f"note: {note}", err=True)
     if as_json:
-        typer.echo(json_of(told))
+        typer.echo(json_of(answer))
     elif not quiet:
-        for line in next_lines(told):
+        for line in next_lines(answer):
             typer.echo(line)
 
 
-def next_lines(told: dict[str, Any]) -> list[str]:
+def next_lines(answer: dict[str, Any]) -> list[str]:
     """What was found, in words."""
-    when = f" on {told['date']}" if told["date"] else ""
+    when = f" on {answer['date']}" if answer["date"] else ""
     result = [
-        f"{told['words']}{when}: {told['before']:.4g}; {told['candidates']} candidates, "
-        f"noise sd {told['noise_sd']:.4g}, by linear regression over {told['draws']} draws"
+        f"{answer['words']}{when}: {answer['before']:.4g}; {answer['candidates']} candidates, "
+        f"noise sd {answer['noise_sd']:.4g}, by linear regression over {answer['draws']} draws"
     ]
-    for place in told["places"]:
+    for place in answer["places"]:
         x, y, *date = list(place.values())[1:-4]
         where = f"({x:.10g}, {y:.10g})" + (f" on {date[0]}" if date else "")
         result.append(
             f"{place['rank']}. {where}: {100 * place['share']:.3g} % less by itself "
             f"(+- {100 * place['error']:.2g} %), {100 * place['cumulative']:.3g} % with those above"
         )
-    return [*result, *([f"written: {', '.join(told['files'])}"] if told["files"] else [])]
+    return [*result, *([f"written: {', '.join(answer['files'])}"] if answer["files"] else [])]
 
 
+@with_options
 def compare_command(
     runs: Annotated[
         list[Path],
         typer.Argument(help="Run folders of the same observations.", metavar="RUN..."),
     ],
-    blocks: Annotated[
-        int | None,
-        typer.Option("--blocks", help="So many on the map [default: 8, or fewer].", min=2),
-    ] = None,
-    refit: Annotated[
-        bool | None,
-        typer.Option(
-            "--refit/--no-refit",
-            help="Fit again without a block where weights cannot leave it out [default: where "
-            "that takes two minutes or less].",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Folder for results.json, models.csv, pairs.csv and differences.png."
-        ),
-    ] = None,
-    seed: FitSeedOption = 0,
+    options: CompareOptions,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
@@ -285,15 +136,15 @@ def compare_command(
     keep_compiled()
     from riesz.case.run.compare import compare_runs
 
-    result = compare_runs(runs, out, blocks=blocks, refit=refit, seed=seed)
+    result = compare_runs(runs, **vars(options))
     if not quiet and not as_json:
         typer.echo(str(result))
-        if out is not None:
-            typer.echo(f"written: {out}")
+        if options.out is not None:
+            typer.echo(f"written: {options.out}")
     if as_json:
-        told = {
+        content = {
             "models": result.rows(),
             "pairs": list(result.pairs()),
-            "verdict": list(result.words),
+            "verdict": list(map(str, result.verdict)),
         }
-        typer.echo(json_of(told))
+        typer.echo(json_of(content))

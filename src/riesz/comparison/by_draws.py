@@ -24,7 +24,7 @@ from riesz.observe.likelihood import (
 )
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.psis import smoothed_weights
-from riesz.prediction.predict import quantity_draws
+from riesz.prediction.sampling import quantity_draws
 from riesz.problem.problem import InverseProblem
 
 NUM_DRAWS = 1000
@@ -79,14 +79,14 @@ def elpd_by_draws(
     densities, new = np.zeros(count), np.zeros((num_draws, count))
     k_hats, how = np.zeros(len(groups)), []
     for number, rows in enumerate(groups):
-        weighed = smoothed_weights(-drawn.logs[:, rows].sum(axis=1))
-        own, weights = drawn, weighed.weights
-        told = block_method(weighed.k_hat, len(weights))
-        if again is not None and told == DOUBTFUL:
-            own, told = draw_logs(again(number), num_draws, seed), REFIT
+        smoothed = smoothed_weights(-drawn.logs[:, rows].sum(axis=1))
+        own, weights = drawn, smoothed.weights
+        elpd_and_method = block_method(smoothed.k_hat, len(weights))
+        if again is not None and elpd_and_method == DOUBTFUL:
+            own, elpd_and_method = draw_logs(again(number), num_draws, seed), REFIT
             weights = np.full(len(own.logs), 1 / len(own.logs))
-        k_hats[number] = weighed.k_hat
-        how.append(told)
+        k_hats[number] = smoothed.k_hat
+        how.append(elpd_and_method)
         densities[rows] = logsumexp(own.logs[:, rows], axis=0, b=weights[:, None])
         levels = (np.arange(num_draws) + 0.5) / num_draws
         kept = np.searchsorted(np.cumsum(weights) / weights.sum(), levels)

@@ -106,11 +106,11 @@ def gain_by(problem: InverseProblem, name: str, *, seed: int = 0) -> Difference 
     model, mode = model_of_data(problem), rough_mode(problem)
     if name not in parts.names or model is None or mode is None:
         return None
-    kept = tuple(one for one in model.components if one.name != name)
-    without = dataclasses.replace(model, components=kept)
+    others = tuple(one for one in model.components if one.name != name)
+    without = dataclasses.replace(model, components=others)
     singles = LeaveOut(count, None, False, seed).singles
     whole, rest = (
-        model.system(at).left_out(singles).logs
+        model.system(at).leave_out(singles).logs
         for model, at in ((model, mode), (without, without.rough_mode()))
     )
     return pair_difference(whole - rest, np.arange(count), seed)
@@ -170,11 +170,11 @@ def blocks_of(
     return np.unique(given, return_inverse=True)[1].reshape(-1)
 
 
-def score_in(found: HeldOut, observed: PerSensor, back: Callable[[Any], Any] | None) -> Any:
+def score_in(held_out: HeldOut, observed: PerSensor, back: Callable[[Any], Any] | None) -> Any:
     """Scores in another unit, but for the log-density, in which models differ alike in any."""
     if back is None:
-        return score(found, observed)
-    own = HeldOut(found.log_densities, back(found.draws), found.k_hat, found.how)
+        return score(held_out, observed)
+    own = HeldOut(held_out.log_densities, back(held_out.draws), held_out.k_hat, held_out.how)
     return score(own, back(observed))
 
 
@@ -210,7 +210,7 @@ def no_rivals(problems: Sequence[InverseProblem]) -> str | None:
         f"they know no limits, and {limits} observations are such": not limits,
         f"there are {count} observations, more than {MOST_PLACES}": count <= MOST_PLACES,
     }
-    return next((told for told, is_met in reasons.items() if not is_met), None)
+    return next((reason for reason, is_met in reasons.items() if not is_met), None)
 
 
 def design_in(problem: InverseProblem) -> Design | None:

@@ -20,12 +20,7 @@ from riesz.arrays import on_device
 from riesz.diagnose.loo import UNRELIABLE
 from riesz.engines.conditional.linear import affine_map, affine_shift
 from riesz.engines.conditional.points import AbstractPointMap
-from riesz.engines.conditional.systems import (
-    AbstractDataSystem,
-    Groups,
-    HostDataSpace,
-    LeftOut,
-)
+from riesz.engines.conditional.systems import AbstractDataSystem, Groups, HostDataSpace, LeftOut
 from riesz.posterior.psis import smoothed_weights
 from riesz.problem.linearity import Parts
 from riesz.problem.problem import InverseProblem
@@ -93,16 +88,16 @@ class Scores:
         }
 
 
-def score(found: HeldOut, observed: PerSensor) -> Scores:
+def score(held_out: HeldOut, observed: PerSensor) -> Scores:
     """In the unit of draws and observations."""
-    draws = np.sort(found.draws, axis=0)
+    draws = np.sort(held_out.draws, axis=0)
     count = len(draws)
     near = np.mean(np.abs(draws - observed), axis=0)
     ranks = 2 * np.arange(1, count + 1) - count - 1
     apart = ranks @ draws / count**2  # half the mean distance between two draws
     low, median, high = np.quantile(draws, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2], axis=0)
     held = np.where(np.isnan(low), np.nan, (low <= observed) & (observed <= high))
-    return Scores(found.log_densities, near - apart, np.abs(median - observed), held)
+    return Scores(held_out.log_densities, near - apart, np.abs(median - observed), held)
 
 
 @eqx.filter_jit
@@ -134,7 +129,7 @@ def by_root(misfit: ArrayLike, root: ArrayLike) -> HostDataSpace:
 
 def leave_out(every: Iterable[AbstractDataSystem], divisions: Sequence[Groups]) -> list[LeftOut]:
     """For each value of the scales, by each of several divisions of the data into groups."""
-    result = [[one.left_out(groups) for groups in divisions] for one in every]
+    result = [[one.leave_out(groups) for groups in divisions] for one in every]
     return [LeftOut(*map(np.stack, zip(*own, strict=True))) for own in zip(*result, strict=True)]
 
 
@@ -154,12 +149,16 @@ def mixture_elpd(
     densities, drawn = np.zeros(len(observed)), np.zeros((NUM_DRAWS, len(observed)))
     k_hats, how = np.zeros(len(groups)), []
     for number, rows in enumerate(groups):
-        weighed = smoothed_weights(np.log(shares) - found.logs[:, number])
-        own, weights, told = found, weighed.weights, block_method(weighed.k_hat, len(shares))
-        if again is not None and told == DOUBTFUL:
-            (own, weights), told = again(number), REFIT
-        k_hats[number] = weighed.k_hat
-        how.append(told)
+        smoothed = smoothed_weights(np.log(shares) - found.logs[:, number])
+        own, weights, elpd_and_method = (
+            found,
+            smoothed.weights,
+            block_method(smoothed.k_hat, len(shares)),
+        )
+        if again is not None and elpd_and_method == DOUBTFUL:
+            (own, weights), elpd_and_method = again(number), REFIT
+        k_hats[number] = smoothed.k_hat
+        how.append(elpd_and_method)
         gaps, sds = own.gaps[:, rows], own.sds[:, rows]
         logs = -0.5 * ((gaps / sds) ** 2 + np.log(2 * np.pi)) - np.log(sds)
         densities[rows] = logsumexp(logs, axis=0, b=weights[:, None])

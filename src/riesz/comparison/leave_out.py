@@ -22,14 +22,14 @@ from riesz.comparison.rivals import LikelyValues, likely_values, of_rows
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
-from riesz.engines.conditional.points import sensor_points
+from riesz.engines.conditional.points import point_map_at_sensors
 from riesz.engines.conditional.systems import AbstractDataSystem, Groups, LeftOut
 from riesz.engines.table import ENGINES, engine_of
 from riesz.errors import RieszError
 from riesz.inference.fit import engine_seconds, fit
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
-from riesz.prediction.predict import quantity_draws
+from riesz.prediction.sampling import quantity_draws
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
 
@@ -96,7 +96,7 @@ def elpd_by_problem(problem: InverseProblem, how: LeaveOut) -> Pair | None:
 
 
 def model_of_data(problem: InverseProblem) -> DataModel | None:
-    return data_model(problem, linear_parts(problem), sensor_points(problem))
+    return data_model(problem, linear_parts(problem), point_map_at_sensors(problem))
 
 
 def by_mixture(
@@ -143,23 +143,23 @@ def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) 
     # What holds of the data before a fit holds after it, by the same numbers.
     if (result := elpd_by_problem(problem, how)) is not None:
         return result
-    at = sensor_points(problem)
+    at = point_map_at_sensors(problem)
     observed, known = (
         np.asarray(problem.observed, float),
         hyper_values(posterior, parts, how.seed),
     )
 
-    def solved(values: Others) -> Iterable[AbstractDataSystem]:
+    def solve(values: Others) -> Iterable[AbstractDataSystem]:
         return (solve_data(problem, parts, own, at) for own in values)
 
-    def refitted(number: int) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
+    def refit_posterior(number: int) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
         assert fits is not None
         assert how.blocks is not None
         again = hyper_values(fits(number), parts, how.seed)
-        return leave_out(solved(again.values), [[how.blocks[number]]])[0], again.weights
+        return leave_out(solve(again.values), [[how.blocks[number]]])[0], again.weights
 
-    again = None if fits is None else refitted
-    return by_mixture(solved(known.values), observed, known.weights, how, again)
+    again = None if fits is None else refit_posterior
+    return by_mixture(solve(known.values), observed, known.weights, how, again)
 
 
 def hyper_values(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:
@@ -168,8 +168,8 @@ def hyper_values(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:
     every = np.asarray(posterior.distribution.all())[:, np.asarray(parts.others)]
     others, counts = np.unique(every, axis=0, return_counts=True)
     if len(others) > MOST_VALUES:
-        kept = np.random.default_rng(seed).choice(len(others), MOST_VALUES, replace=False)
-        others, counts = others[kept], counts[kept]
+        chosen = np.random.default_rng(seed).choice(len(others), MOST_VALUES, replace=False)
+        others, counts = others[chosen], counts[chosen]
     return LikelyValues(others, counts / counts.sum())
 
 
@@ -212,7 +212,7 @@ def refits(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None) -
     if without(problem, np.zeros(len(problem.observed), bool)) is None:
         return None
 
-    def refitted(number: int) -> Posterior:
+    def refit_posterior(number: int) -> Posterior:
         left = np.zeros(len(problem.observed), bool)
         left[blocks[number]] = True
         blind = without(problem, left)
@@ -223,4 +223,4 @@ def refits(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None) -
             result = fit(blind, again, seed=how.seed, progress=False)
         return dataclasses.replace(result, problem=problem)
 
-    return refitted
+    return refit_posterior

@@ -1,7 +1,7 @@
-"""What a comparison found: scores of each model, paired differences, and a verdict in words."""
+"""What a comparison found: scores of each model, paired differences, and a verdict."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from riesz.comparison.blocks import Block
 from riesz.comparison.held_out import HeldOut, Scores
+from riesz.notes import Note
 
 ONE, BLOCKS = "one at a time", "by blocks"
 KRIGING, PLANE = "kriging", "plane"
@@ -163,66 +164,57 @@ class Comparison:
                         yield row | {"score": score} | numbers
 
     @cached_property
-    def words(self) -> tuple[str, ...]:
-        """The verdict: does the equation help, which model is the best, what cannot be told."""
+    def verdict(self) -> tuple[Note, ...]:
+        """Does the equation help, which model is the best, what cannot be told."""
         ours = [one for one in self.ranked if one.is_physics]
         rivals = {one.knows: one for one in reversed(self.ranked) if not one.is_physics}
-        told = [
-            f"{one.name}: " * (len(ours) > 1) + self.against(one, rivals[one.knows])
-            for one in ours
-            if one.knows in rivals
-        ]
-        told += [self.between(ours[0], other) for other in ours[1:]]
-        if self.lacking:
-            told.append(f"kriging and a plane do not stand beside these models: {self.lacking}")
+        pairs = [(one.name, rivals[one.knows]) for one in ours if one.knows in rivals]
+        notes = [self.against(name, rival) for name, rival in pairs]
+        if len(ours) > 1:
+            named = zip(pairs, notes, strict=True)
+            notes = [Note("of_model", model=name, verdict=note) for (name, _), note in named]
+        notes += [self.between(ours[0], other) for other in ours[1:]]
+        notes += [Note("no_rivals", reason=self.lacking)] if self.lacking else []
         for one in self.models:
-            kept = one.found[1] or one.found[0]
-            count = int(kept.doubtful.sum())
-            if count:
-                what = f"block{'s' * (count > 1)}" if one.found[1] else "observations"
-                told.append(
-                    f"{one.name}: weights cannot leave out {count} {what} (k-hat above 0.7), so "
-                    "that its score is too high or too low there; refits would tell "
-                    "(refit=True, or --refit)"
-                )
-        return tuple(told)
+            score = one.found[1] or one.found[0]
+            lost = {"count": score.doubtful.sum(), "is_block": one.found[1] is not None}
+            notes += [Note("not_left_out", model=one.name, **lost)] if lost["count"] else []
+        return tuple(notes)
+
+    def against(self, ours: str, rival: Model) -> Note:
+        """Whether the equation helps, beside the better of kriging and the plane."""
+        result = self.difference(ours, rival.name)
+        theirs = f"a {rival.name}" if rival.name.startswith(PLANE) else rival.name
+        code = "physics_helps" if result.is_better else "physics_no_help"
+        code = "physics_costs" if result.is_worse else code
+        return Note(code, rival=theirs, left_out=self.leave_out, **asdict(result))
+
+    def between(self, best: Model, other: Model) -> Note:
+        result = self.difference(best.name, other.name)
+        code = "model_better" if result.is_better else "models_alike"
+        names = {"model": best.name, "other": other.name, "left_out": self.leave_out}
+        return Note(code, **names, **asdict(result))
 
     @property
-    def left_out(self) -> str:
-        return "left-out observations" if self.block is None else "left-out blocks"
-
-    def against(self, ours: Model, rival: Model) -> str:
-        """Whether the equation helps, beside the better of kriging and the plane."""
-        result = self.difference(ours.name, rival.name)
-        figures = f"(log-density of an observation {result})"
-        theirs = f"a {rival.name}" if rival.name.startswith(PLANE) else rival.name
-        if result.is_better:
-            return (
-                f"physics helps here: it foretells {self.left_out} better than {theirs} {figures}"
-            )
-        if result.is_worse:
-            return f"physics costs here: {theirs} foretells {self.left_out} better {figures}"
-        return f"physics does not help here: {theirs} foretells {self.left_out} as well {figures}"
-
-    def between(self, best: Model, other: Model) -> str:
-        result = self.difference(best.name, other.name)
-        figures = f"(log-density of an observation {result})"
-        if result.is_better:
-            return f"{best.name} foretells {self.left_out} better than {other.name} {figures}"
-        return f"{best.name} and {other.name} cannot be told apart {figures}"
+    def leave_out(self) -> str:
+        return "observations" if self.block is None else "blocks"
 
     def rows(self) -> list[dict[str, Any]]:
         return [one.row() for one in self.models]
 
     def __str__(self) -> str:
-        return "\n".join([*self.tables(), *self.words, *(f"note: {one}" for one in self.notes)])
+        return "\n".join(
+            [*self.tables(), *map(str, self.verdict), *(f"note: {one}" for one in self.notes)]
+        )
 
     def tables(self) -> Iterator[str]:
         count = len(self.models[0].alone.log_density)
         first = self.ranked[0].name
         for how in (ONE,) if self.block is None else (ONE, BLOCKS):
-            told = "" if how == ONE or self.block is None else f" ({int(self.block.max()) + 1})"
-            yield f"{count} observations left out {how}{told}"
+            blocks_text = (
+                "" if how == ONE or self.block is None else f" ({int(self.block.max()) + 1})"
+            )
+            yield f"{count} observations left out {how}{blocks_text}"
             lines = [["model", "log-density", f"less {first}", "CRPS", "MAE", "in 95 %"]]
             lines[0] += ["k-hat > 0.7", "log-evidence"] if how == ONE else ["k-hat", "how"]
             lines += [self.line(one, how, first) for one in self.ranked]
@@ -230,11 +222,8 @@ class Comparison:
             for line in lines:
                 cells = [line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]
                 yield "  ".join(cells).rstrip()
-        yield f"log-density and difference: means of an observation; CRPS and MAE{self.in_unit}"
-
-    @property
-    def in_unit(self) -> str:
-        return f" in {self.unit}" if self.unit else " in the unit of the data"
+        unit = self.unit or "the unit of the data"
+        yield f"log-density and difference: means of an observation; CRPS and MAE in {unit}"
 
     def line(self, one: Model, how: str, first: str) -> list[str]:
         scores, kept = one.scores(how), one.found[0 if how == ONE else 1]

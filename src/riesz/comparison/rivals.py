@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from riesz.arrays import on_device
 from riesz.engines.conditional.host import ROUGH, Columns, Component, DataModel, Growth, Scales
-from riesz.engines.conditional.spread import WEIGHED, gaussian_spread, importance_sample
+from riesz.engines.conditional.spread import WEIGHED, gaussian_spread, sample_hyperparameters
 from riesz.engines.training import minimise
 from riesz.priors.kernels import Matern32
 from riesz.priors.scales import inducing_factor
@@ -184,6 +184,6 @@ def likely_values(
         origin = np.zeros(model.num_others) if start is None else start
         mode = np.asarray(minimise(on_device(origin), model.cost, gain=ROUGH))
     spread = gaussian_spread(model.cost, on_device(mode))
-    result = importance_sample(model.log_density, spread, mode, count // WEIGHED, seed)
+    result = sample_hyperparameters(model.log_density, spread, mode, count // WEIGHED, seed)
     kept = result.weights > NEGLIGIBLE
     return LikelyValues(result.places[kept], result.weights[kept] / result.weights[kept].sum())

@@ -65,13 +65,13 @@ class JuraSamples:
             )
         return columns
 
-    def subset(self, kept: Bool[np.ndarray, " sample"]) -> "JuraSamples":
+    def subset(self, chosen: Bool[np.ndarray, " sample"]) -> "JuraSamples":
         """Some of the samples."""
         return JuraSamples(
-            self.points[kept],
-            {n: tuple(np.array(v)[kept].tolist()) for n, v in self.categories.items()},
-            {name: values[kept] for name, values in self.metals.items()},
-            self.is_training[kept],
+            self.points[chosen],
+            {n: tuple(np.array(v)[chosen].tolist()) for n, v in self.categories.items()},
+            {name: values[chosen] for name, values in self.metals.items()},
+            self.is_training[chosen],
             self.is_built_in,
         )
 
@@ -87,13 +87,13 @@ class JuraGrid:
 @lru_cache(maxsize=1)
 def jura() -> JuraSamples:
     """The 359 samples; 259 are for training, 100 for validation."""
-    return dataclasses.replace(samples_in(packaged_table("jura.csv")), is_built_in=True)
+    return dataclasses.replace(samples_in(table_in_package("jura.csv")), is_built_in=True)
 
 
 @lru_cache(maxsize=1)
 def jura_grid() -> JuraGrid:
     """5,957 places, 50 m apart."""
-    table = packaged_table("jura_grid.csv.gz")
+    table = table_in_package("jura_grid.csv.gz")
     return JuraGrid(points_in(table), {key: tuple(table.words(key)) for key in CATEGORIES})
 
 
@@ -102,8 +102,17 @@ def read_samples(path: Path) -> JuraSamples:
     return samples_in(read_csv(path))
 
 
-def packaged_table(name: str) -> TextTable:
-    return csv_table(Path(name), files("riesz.datasets").joinpath(FOLDER, name).read_bytes())
+def jura_csv() -> bytes:
+    """The samples as a CSV file, for problem files to name."""
+    return file_in_package("jura.csv")
+
+
+def table_in_package(name: str) -> TextTable:
+    return csv_table(Path(name), file_in_package(name))
+
+
+def file_in_package(name: str) -> bytes:
+    return files("riesz.datasets").joinpath(FOLDER, name).read_bytes()
 
 
 def points_in(table: TextTable) -> Float[np.ndarray, "sample 2"]:

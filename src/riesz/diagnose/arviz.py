@@ -14,7 +14,7 @@ from riesz.diagnose.loo import pointwise
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import NUM_DRAWS, Posterior
-from riesz.prediction.predict import add_noise, quantity_draws
+from riesz.prediction.sampling import quantity_draws
 from riesz.problem.problem import InverseProblem
 
 OBSERVED = "observed"
@@ -75,7 +75,7 @@ def of_data(
 ) -> dict[str, Float[Array, " sensor"]]:
     """New data of one draw, and the log-density of each observation."""
     return {
-        "posterior_predictive": add_noise(key, problem, problem.predict(state, z), z),
+        "posterior_predictive": problem.likelihood.sample(key, problem.predict(state, z), z),
         "log_likelihood": pointwise(key, problem, state, z),
     }
 

@@ -33,6 +33,7 @@ from riesz.fem.default_solver import estimate_seconds, one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.newton import is_linear
+from riesz.notes import Note
 from riesz.penalty.gram import DualNorm
 from riesz.posterior.checks import CLOSE, FAIR, ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
@@ -135,7 +136,7 @@ def importance_sample(
     with jax.enable_x64(True):
         problem, family = in_precision((posterior.problem, family), jnp.float64)
         normals = spread_normals(seed, num_draws, problem.num_coordinates)
-        draws = family.transformed(jnp.asarray(normals))
+        draws = family.transform(jnp.asarray(normals))
         relaxed = states.ready(problem) if isinstance(states, RelaxedStates) else None
         shared = (problem, family, relaxed, problem.default_solver())
         logs = np.asarray(over_rows(log_weights, shared, draws, devices))
@@ -194,34 +195,30 @@ def with_importance_check(
     if result.is_adequate:
         result = dataclasses.replace(result, is_applied=True)
         posterior = importance_resample(posterior, sample, result, seed)
-    words = tuple(f"importance sampling: {note}" for note in result.warnings)
-    num_lost = np.isneginf(sample.logs).sum()
+    notes, num_lost = (*posterior.notes, *result.warnings), np.isneginf(sample.logs).sum()
     if num_lost:
-        words += (
-            f"importance sampling: {num_lost} of {len(sample.logs)} draws of q have no solution or "
-            "no likelihood, and weight zero: the posterior has none of them, q itself has.",
-        )
-    return dataclasses.replace(posterior, check=result, notes=(*posterior.notes, *words))
+        notes += (Note("importance_lost", lost=num_lost, total=len(sample.logs)),)
+    return dataclasses.replace(posterior, check=result, notes=notes)
 
 
 def with_evidence(
-    posterior: Posterior, sample: ImportanceSample, found: ImportanceCheck
+    posterior: Posterior, sample: ImportanceSample, check: ImportanceCheck
 ) -> Posterior:
     """With the log-evidence in its history: the mean of weights that can be relied on.
 
     Those of relaxed models lack a constant.
     """
-    if isinstance(posterior.states, RelaxedStates) or not found.k_hat <= found.doubtful:
+    if isinstance(posterior.states, RelaxedStates) or not check.k_hat <= check.doubtful:
         return posterior
     value = logsumexp(sample.logs) - np.log(len(sample.logs))
     history = posterior.history | {"log_evidence": jnp.asarray(float(value))}
     return dataclasses.replace(posterior, history=history)
 
 
-def wants_more(found: ImportanceCheck) -> bool:
+def wants_more(check: ImportanceCheck) -> bool:
     """Whether draws can be relied on to correct q, and are not worth enough yet."""
-    is_needed = found.k_hat <= found.doubtful and found.largest_bias > CLOSE
-    return bool(is_needed and found.effective_draws < ENOUGH)
+    is_needed = check.k_hat <= check.doubtful and check.largest_bias > CLOSE
+    return bool(is_needed and check.effective_draws < ENOUGH)
 
 
 def most_parts(needed: Effort) -> int:
@@ -230,15 +227,15 @@ def most_parts(needed: Effort) -> int:
 
 
 def importance_resample(
-    posterior: Posterior, sample: ImportanceSample, found: ImportanceCheck, seed: int
+    posterior: Posterior, sample: ImportanceSample, check: ImportanceCheck, seed: int
 ) -> Posterior:
     """Draws of q, each as often as its weight says, in the place of q."""
     draws, logs = sample
     count = int(np.clip(LARGEST_KEPT / draws.shape[1], FAIR, min(MOST_KEPT, len(draws))))
     start = np.random.default_rng(seed % 2**64).uniform()
-    kept = systematic_resample(smoothed_weights(logs).weights, count, draws.shape[1], start)
-    by_chain = jnp.asarray(draws[kept][None], posterior.distribution.dtype)
-    return dataclasses.replace(posterior, distribution=EmpiricalDraws(by_chain), check=found)
+    chosen = systematic_resample(smoothed_weights(logs).weights, count, draws.shape[1], start)
+    by_chain = jnp.asarray(draws[chosen][None], posterior.distribution.dtype)
+    return dataclasses.replace(posterior, distribution=EmpiricalDraws(by_chain), check=check)
 
 
 def check_moments(
@@ -259,11 +256,11 @@ def check_moments(
 
 def moment_shifts(
     draws: Float[np.ndarray, "draw coordinate"],
-    found: SmoothedWeights,
+    smoothed: SmoothedWeights,
     names: tuple[str, ...],
     moments: tuple[Float[np.ndarray, " coordinate"], Float[np.ndarray, " coordinate"]] | None,
 ) -> ImportanceCheck:
-    weights = found.weights[:, None]
+    weights = smoothed.weights[:, None]
     mean = np.sum(weights * draws, axis=0)
     squares = (draws - mean) ** 2
     sd = np.sqrt(np.sum(weights * squares, axis=0))
@@ -281,8 +278,8 @@ def moment_shifts(
     return ImportanceCheck(
         names=tuple(names),
         num_draws=len(draws),
-        k_hat=found.k_hat,
-        effective_draws=found.effective_draws,
+        k_hat=smoothed.k_hat,
+        effective_draws=smoothed.effective_draws,
         mean=own_mean + mean - plain_mean,
         sd=corrected_sd,
         mean_shift=(mean - plain_mean) / corrected_sd,

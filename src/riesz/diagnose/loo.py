@@ -17,7 +17,7 @@ from riesz.observe.joint import Joint
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.psis import smoothed_weights
-from riesz.prediction.predict import quantity_draws
+from riesz.prediction.sampling import quantity_draws
 from riesz.problem.problem import InverseProblem
 
 NUM_DRAWS = 2000
@@ -60,11 +60,11 @@ def leave_one_out(
             f"{int(lost.sum())} of {len(lost)} draws have no state: the equation has no solution "
             "there. Look for priors that allow impossible coefficients."
         )
-    kept = logs[~lost]
-    result = [smoothed_weights(-own) for own in kept.T]
+    finite = logs[~lost]
+    result = [smoothed_weights(-own) for own in finite.T]
     weights = np.stack([one.weights for one in result], axis=1)
-    most = kept.max(axis=0)
-    densities = np.log(np.sum(weights * np.exp(kept - most), axis=0)) + most
+    most = finite.max(axis=0)
+    densities = np.log(np.sum(weights * np.exp(finite - most), axis=0)) + most
     return LeaveOneOut(densities, np.array([one.k_hat for one in result]))
 
 

@@ -26,7 +26,7 @@ from riesz.engines.amortise.importance import (
     fit_data_set,
     weighted_draws_of,
 )
-from riesz.engines.amortise.parts import map_in_parts
+from riesz.engines.amortise.parts import map_data_sets
 from riesz.engines.amortise.simulate import (
     DataSets,
     PriorSurrogate,
@@ -40,7 +40,6 @@ from riesz.engines.emulate.start import check_nested, penalty_in_time, surrogate
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws
-from riesz.prediction.predict import add_noise
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
 from riesz.surrogate.trajectory import Trajectory
@@ -134,8 +133,10 @@ def rank_by_importance(
     """By draws of Gaussians, weighed; where that tells little, once more by more of them."""
     width, asked = batch_problem(simulator, seed)
     observed = SensorData(values)
-    found: WeightedGaussian = map_in_parts(fit_data_set, asked, observed, width=width, devices=None)
-    first = weighted_draws_of(asked, found)
+    ranks: WeightedGaussian = map_data_sets(
+        fit_data_set, asked, observed, width=width, devices=None
+    )
+    first = weighted_draws_of(asked, ranks)
     result, weak = rank_by_draws(first, truths), first.weak()
     if not len(weak):
         return result
@@ -171,7 +172,7 @@ def with_noise(
     problem: InverseProblem, key: PRNGKeyArray, truths: Draws, exact: DataSets
 ) -> DataSets:
     def one(key, truth, values):
-        return add_noise(key, problem, values, problem.z(truth))
+        return problem.likelihood.sample(key, values, problem.z(truth))
 
     return jax.vmap(one)(jr.split(key, len(truths)), truths, exact)
 

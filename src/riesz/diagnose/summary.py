@@ -14,6 +14,7 @@ from jaxtyping import Float
 from riesz.diagnose.criticism.findings import Misfit
 from riesz.engines.conditional.engine import Conditional
 from riesz.mesh.mesh import Mesh
+from riesz.notes import Note
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
@@ -64,7 +65,7 @@ class Summary:
     num_observations: int
     residual_rms: float | None
     coverage: float | None
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     check: ImportanceCheck | SamplerCheck | None = None
     surrogate: SurrogateError | None = None
     num_censored: int = 0
@@ -81,7 +82,13 @@ class Summary:
         )
         notes = [f"note: {note}" for note in self.notes]
         return "\n".join(
-            [f"posterior by {self.engine}", *table(self.rows), self.fit_text(), *check, *notes]
+            [
+                f"posterior by {self.engine}",
+                *format_table(self.rows),
+                self.fit_text(),
+                *check,
+                *notes,
+            ]
         )
 
     def fit_text(self) -> str:
@@ -111,7 +118,7 @@ def summary_of(posterior: Posterior, draws: PosteriorDraws) -> Summary:
     met = fit_to_data(observed.values, observed.censored, observed.drawn)
     return Summary(
         engine=posterior.engine,
-        rows=tuple(rows_of(draws.unknowns, draws.mesh)),
+        rows=tuple(summary_rows(draws.unknowns, draws.mesh)),
         num_observations=met.num_observations,
         residual_rms=met.residual_rms,
         coverage=met.coverage,
@@ -122,7 +129,7 @@ def summary_of(posterior: Posterior, draws: PosteriorDraws) -> Summary:
     )
 
 
-def rows_of(unknowns: Mapping[str, Unknown], mesh: Mesh) -> Iterator[dict[str, Any]]:
+def summary_rows(unknowns: Mapping[str, Unknown], mesh: Mesh) -> Iterator[dict[str, Any]]:
     """One row a number: components of a vector are numbered, regions named."""
     for name, unknown in unknowns.items():
         for label, values in numbers_of(name, unknown, mesh):
@@ -145,7 +152,7 @@ def numbers_of(
         yield name if count == 1 and not names else f"{name}[{names[i] if names else i}]", values
 
 
-def table(rows: tuple[dict[str, Any], ...]) -> list[str]:
+def format_table(rows: tuple[dict[str, Any], ...]) -> list[str]:
     """Aligned columns, numbers to four digits."""
     lines = [list(rows[0])]
     lines += [[v if isinstance(v, str) else f"{v:.4g}" for v in row.values()] for row in rows]

@@ -38,7 +38,7 @@ from riesz.fem.linear.linear_solve import (
     SparseLU,
 )
 from riesz.fem.linear.multigrid.solver import Multigrid
-from riesz.fem.solve import require_float64
+from riesz.fem.root import require_float64
 from riesz.penalty.gram import Gram
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -142,7 +142,9 @@ Solver = Annotated[
 InnerProduct = Annotated[
     Gram | Mapping[str, float] | None,
     PlainValidator(as_gram),
-    Field(description="diffusivity and reaction, numbers that are not negative, as rz.Gram has"),
+    Field(
+        description="diffusivity and reaction, numbers that are not negative, as in rz.penalty.Gram"
+    ),
 ]
 Start = Annotated[
     Any,

@@ -11,6 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from riesz.devices import is_key
 from riesz.errors import RieszError
 from riesz.problem.problem import InverseProblem
 
@@ -34,7 +35,7 @@ class AbstractCheckpoint(ABC):
         """Before any work: raise where what is stored comes from another fit."""
 
     @abstractmethod
-    def stored(self, stage: str) -> Any | None:
+    def restore(self, stage: str) -> Any | None:
         """The state that was kept last of a stage, if any."""
 
     @abstractmethod
@@ -53,7 +54,7 @@ class NoCheckpoint(AbstractCheckpoint):
         self, problem: InverseProblem, engine: str, seed: int, settings: Mapping[str, Any]
     ) -> None: ...
 
-    def stored(self, stage: str) -> Any | None: ...
+    def restore(self, stage: str) -> Any | None: ...
 
     def keep(self, stage: str, state: Any) -> None: ...
 
@@ -74,8 +75,8 @@ class SecondRunCheckpoint(AbstractCheckpoint):
     ) -> None:
         self.first.begin(problem, engine, seed, settings)
 
-    def stored(self, stage: str) -> Any | None:
-        return self.first.stored(f"again-{stage}")
+    def restore(self, stage: str) -> Any | None:
+        return self.first.restore(f"again-{stage}")
 
     def keep(self, stage: str, state: Any) -> None:
         self.first.keep(f"again-{stage}", state)
@@ -95,7 +96,7 @@ class CheckpointedFunction:
         self.function, self.checkpoint, self.stage = function, checkpoint, stage
         self.known: dict[bytes, tuple[AnyArray, Any]] = {
             np.asarray(point).tobytes(): (point, answer)
-            for point, answer in checkpoint.stored(stage) or ()
+            for point, answer in checkpoint.restore(stage) or ()
         }
 
     def __call__(self, point: AnyArray) -> Any:
@@ -130,7 +131,3 @@ def with_leaves(tree: Tree, leaves: tuple[AnyArray, ...]) -> Tree:
 
 def arrays_in(tree: Any) -> list[AnyArray]:
     return jax.tree.leaves(eqx.filter(tree, eqx.is_array))
-
-
-def is_key(leaf: AnyArray) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

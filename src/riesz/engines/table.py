@@ -46,7 +46,7 @@ def check_engine(name: Any) -> None:
     """Raise where there is no engine of that name."""
     known = (AUTO, *ENGINES)
     if not isinstance(name, str):
-        raise RieszError(f"the engine is {name!r}: give a value such as rz.inference.Nuts(), or a "
+        raise RieszError(f"the engine is {name!r}: give a value such as rz.Nuts(), or a "
                          f"name, {any_of(known)}.")  # fmt: skip
     if name not in known:
         raise RieszError(

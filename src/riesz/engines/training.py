@@ -88,10 +88,10 @@ def train(
     """
     curves: dict[str, np.ndarray] = {}
     done, best, waited, took = 0, np.inf, 0, 0.0
-    kept = checkpoint.stored(stage)
-    if kept is not None:
-        state, curves = with_leaves(state, kept["state"]), kept["curves"]
-        done, best, waited = kept["done"], float(kept["best"]), kept["waited"]
+    stored = checkpoint.restore(stage)
+    if stored is not None:
+        state, curves = with_leaves(state, stored["state"]), stored["curves"]
+        done, best, waited = stored["done"], float(stored["best"]), stored["waited"]
     with progress_bar(progress) as shown:
         task = shown.add_task(label, total=num_steps, completed=done, terms="compiling")
         for start in range(0, num_steps, block_steps):
@@ -101,12 +101,12 @@ def train(
             if patience is not None and waited >= patience:
                 break
             check_clock(took)
-            begun = perf_counter()
+            start_time = perf_counter()
             keys = jr.split(block_key, min(block_steps, num_steps - start))
             after, terms = run_block(step, state, keys, data)
             terms = {name: np.asarray(values) for name, values in terms.items()}
             check_terms_finite(terms, start, label, state)
-            state, took = after, perf_counter() - begun
+            state, took = after, perf_counter() - start_time
             curves = {
                 name: np.concatenate([*([curves[name]] if curves else []), values])
                 for name, values in terms.items()

@@ -19,8 +19,8 @@ from riesz.fem.terms.coefficient import (
     PerCell,
     Product,
     WeightedSum,
-    check_count,
     check_finite,
+    check_value_count,
     is_traced,
     parts_of,
     resolve,
@@ -81,7 +81,7 @@ def check_values(
     label: str,
 ) -> Float[np.ndarray, " sample *components"] | None:
     """All values of a coefficient, found to be in order, or None where they are not known yet."""
-    check_length(coefficient, mesh, label)
+    check_num_values(coefficient, mesh, label)
     values = values_if_known(coefficient, places, z)
     if values is None or is_traced(values):
         return None
@@ -90,11 +90,11 @@ def check_values(
     return np.asarray(values)
 
 
-def check_length(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> None:
+def check_num_values(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> None:
     if isinstance(coefficient, Nodal):
-        check_count(len(coefficient.values), mesh.num_nodes, "nodes", label)
+        check_value_count(len(coefficient.values), mesh.num_nodes, "nodes", label)
     elif isinstance(coefficient, PerCell):
-        check_count(len(coefficient.values), mesh.num_cells, "cells", label)
+        check_value_count(len(coefficient.values), mesh.num_cells, "cells", label)
 
 
 def values_if_known(

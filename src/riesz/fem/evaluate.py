@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from riesz.errors import RieszError
 from riesz.fem.assembly import DofValues, local_states
 from riesz.fem.elements.domain import Domain
-from riesz.fem.kernel import Entity, position, resolve_terms, state_at, sum_of_terms
+from riesz.fem.kernel import Entity, entities_of, position, resolve_terms, state_at, sum_of_terms
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import AbstractCoefficient, resolve
 from riesz.fem.terms.pointwise import Point
@@ -67,16 +67,7 @@ def evaluate_at(
     z: PyTree,
 ) -> Float[Array, " point *components"]:
     """A function of what is known at each point; `local` is what each cell gathered for it."""
-    domain = where.cells
-    entities = Entity(
-        vertices=jnp.moveaxis(domain.nodes[:, domain.corners], 0, 1),
-        inverse_jacobian=domain.inverse_jacobian,
-        measure=domain.measure,
-        normal=None,
-        facet_points=None,
-        local_state=tuple(local_states(domain, state)),
-        gathered=(),
-    )
+    entities = entities_of(where.cells, local_states(where.cells, state), ())
 
     def of_entity(entity: Entity, gathered: PyTree, barycentric: Float[Array, " corner"]) -> Array:
         weights = tuple(barycentric)
@@ -110,10 +101,6 @@ def fluxes_at(
 ) -> Float[Array, "point dim"]:
     r"""$-F$ at points, such as Darcy's $-a\nabla u$: constant on each cell where $a$ is."""
     physics = resolve_terms(problem.cells.terms, problem.space.element, z)
-    local = tuple(
-        {name: c.gather(where.cells) for name, c in term.coefficients.items()}
-        for term in physics.terms
-    )
 
     def minus_flux(gathered: PyTree, point: Point) -> Array:
         flux: Any = sum_of_terms(physics, gathered, None, point).flux
@@ -122,4 +109,4 @@ def fluxes_at(
         zero = jnp.zeros_like(point.x[0])
         return -jnp.stack([zero if part is None else zero + part for part in flux])
 
-    return evaluate_at(minus_flux, local, problem, where, state, z)
+    return evaluate_at(minus_flux, physics.gather(where.cells), problem, where, state, z)

@@ -32,6 +32,7 @@ iteration takes six to nine steps.
 
 LocalStates = Sequence[Float[Array, " entity"]]  # one array a local unknown
 Numbers = tuple[Number, ...]
+Gathered = tuple[dict[str, PyTree], ...]  # for each term and coefficient
 Contribution = Callable[[Numbers, Number], Numbers]  # (barycentric point, weight) -> amounts
 
 
@@ -113,7 +114,7 @@ class Entity(eqx.Module):
     normal: Float[Array, " dim *entities"] | None
     facet_points: Float[Array, "point corner *entities"] | None
     local_state: Numbers
-    gathered: tuple[dict[str, PyTree], ...]  # for each term and coefficient
+    gathered: Gathered
 
 
 class Physics(eqx.Module):
@@ -122,6 +123,25 @@ class Physics(eqx.Module):
     terms: tuple[Term, ...]
     element: Lagrange
     z: PyTree
+
+    def gather(self, domain: Domain) -> Gathered:
+        """What its coefficients need on every entity of a domain."""
+        return tuple(
+            {name: c.gather(domain) for name, c in term.coefficients.items()} for term in self.terms
+        )
+
+
+def entities_of(domain: Domain, local_states: LocalStates, gathered: Gathered) -> Entity:
+    """All cells or facets of a domain, with the state on them."""
+    return Entity(
+        vertices=domain.vertices,
+        inverse_jacobian=domain.inverse_jacobian,
+        measure=domain.measure,
+        normal=domain.normal,
+        facet_points=domain.facet_points,
+        local_state=tuple(local_states),
+        gathered=gathered,
+    )
 
 
 def entity_residuals(
@@ -176,18 +196,6 @@ def integrate(
     local_states: LocalStates,
 ) -> tuple[Float[Array, " entity"], ...]:
     """Quadrature of `of_point` over every entity of a domain."""
-    entities = Entity(
-        vertices=jnp.moveaxis(domain.nodes[:, domain.corners], 0, 1),
-        inverse_jacobian=domain.inverse_jacobian,
-        measure=domain.measure,
-        normal=domain.normal,
-        facet_points=domain.facet_points,
-        local_state=tuple(local_states),
-        gathered=tuple(
-            {name: c.gather(domain) for name, c in term.coefficients.items()}
-            for term in physics.terms
-        ),
-    )
 
     def of_entity(entity: Entity) -> Numbers:
         def contribution(barycentric: Numbers, weight: Number) -> Numbers:
@@ -198,6 +206,7 @@ def integrate(
 
         return sum_over_points(contribution, entity, domain)
 
+    entities = entities_of(domain, local_states, physics.gather(domain))
     return jax.vmap(of_entity, in_axes=-1, out_axes=-1)(entities)
 
 
@@ -316,7 +325,7 @@ def is_zero(number: Number) -> bool:
 
 def sum_of_terms(
     physics: Physics,
-    gathered: tuple[dict[str, PyTree], ...],
+    gathered: Gathered,
     normal: Float[Array, " dim"] | None,
     point: Point,
 ) -> LinearForm:

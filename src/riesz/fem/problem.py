@@ -32,6 +32,7 @@ from riesz.fem.terms.coefficient import (
 )
 from riesz.fem.terms.weakform import PointSource, Term, WeakForm
 from riesz.mesh.tags import facets_of_tag
+from riesz.notes import Note, NoteWarning
 
 
 class Group(eqx.Module):
@@ -331,11 +332,7 @@ def dirichlet_unknowns(
             raise FormError(f"the Dirichlet value on {tag!r} is per cell: give it at the nodes.")
         own = dofs[~taken[dofs]]
         if len(dofs) and not len(own):
-            warnings.warn(
-                f"the Dirichlet value on {tag!r} holds nowhere: tags that come later prescribe all "
-                "of its nodes. Name the larger tag first.",
-                stacklevel=3,
-            )
+            warnings.warn(NoteWarning(Note("idle_dirichlet", tag=tag)), stacklevel=3)
         pieces.append((tag, coefficient, own))
         taken[dofs] = True
     return pieces

@@ -1,62 +1,65 @@
-"""The exact forward map: latents z -> the finite-element solution u, with all its derivatives.
-
-Newton's iteration finds the root of the residual; a linear equation takes one step. Its
-derivatives are those of the implicit function theorem, by one more linear solve each, in forward
-and in reverse mode and to any order: the iteration itself is never differentiated.
-"""
+"""Exact solutions, of steady states and in time: latents z -> the finite-element solution u."""
 
 import dataclasses
-from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, PyTree
 
+from riesz.arrays import on_device
 from riesz.errors import SolveError
-from riesz.fem.assembly import free_residual, source_rates, with_dirichlet
+from riesz.fem.assembly import DofValues, source_rates, with_dirichlet
 from riesz.fem.default_solver import choose_solver
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.newton import Solution, newton_iteration, prepare_jacobian
+from riesz.fem.newton import Solution
 from riesz.fem.problem import BoundaryValueProblem, Newton, check_coefficients, start_values
+from riesz.fem.root import find_root, require_float64
 from riesz.fem.terms.coefficient import is_traced
-
-ROOT = "root"
-"""The name of solutions where a gradient chooses what to keep and what to compute anew."""
+from riesz.fem.time.fixed import has_fixed_matrix
+from riesz.fem.time.problem import TransientProblem, at_time
+from riesz.fem.time.scheme import num_stages
+from riesz.fem.time.time_stepping import Record, TimeSteppingResult, integrate_in_time
 
 
 def solve(
-    problem: BoundaryValueProblem,
+    problem: BoundaryValueProblem | TransientProblem,
     z: Any = None,
     *,
     linear_solver: AbstractLinearSolver | None = None,
     newton: Newton | None = None,
     initial: Any = None,
-) -> Float[Array, " dof"]:
-    """All unknowns of the solution; raises `SolveError` where there is none to be found.
+    record: Record | None = None,
+) -> Any:
+    """All unknowns of a steady state; in time those of all times, a row each, the first included.
 
-    An equation that is not linear is solved by Newton's iteration, with the settings and from the
-    start that are given here or to the problem; where that fails, from others.
+    Raises `SolveError` where there is no solution to be found. An equation that is not linear is
+    solved by Newton's iteration, with the settings and from the start that are given here or to the
+    problem; where that fails, from others. `record(state, z)` says what to keep instead of a whole
+    state: of many steps on a large mesh no more than is asked for. In time `z["t"]` is the time.
 
     Inside jit and vmap they are all NaN then: a sampler rejects a proposal without a solution, and
     goes on. Whether coefficients are finite and positive is not checked there either.
     """
-    require_float64(problem)
-    z = jax.tree.map(to_array, z)
-    if not is_traced((problem, z)):
-        check_coefficients(problem, {} if z is None else z)
-        for source, _ in problem.point_sources:
-            source_rates(source, z)
+    z, record = jax.tree.map(to_array, z), whole_state if record is None else record
+    if isinstance(problem, TransientProblem):
+        if initial is not None:
+            raise SolveError(
+                "initial=... was given for a problem in time, which has its own: give it to "
+                "rz.transient_problem(..., initial=...)."
+            )
+        return solve_in_time(problem, record, z, linear_solver, newton)
     if newton is not None:
         problem = dataclasses.replace(problem, newton=newton)
     if initial is not None:
         start = start_values(problem.space, initial, problem.dtype)
         problem = dataclasses.replace(problem, start=start)
-    solution = find_root(problem, z, choose_solver(problem, linear_solver, z=z))
-    return with_dirichlet(problem, raise_if_failed(problem, solution), z)
+    return record(solve_steady(problem, z, linear_solver), z)
+
+
+def whole_state(state: DofValues, z: PyTree) -> DofValues:
+    return state
 
 
 def to_array(leaf: Any) -> Any:
@@ -65,70 +68,47 @@ def to_array(leaf: Any) -> Any:
     return jnp.asarray(leaf) if is_number else leaf
 
 
-def require_float64(problem: BoundaryValueProblem) -> None:
-    if problem.dtype != jnp.float64:
-        raise SolveError(
-            "exact solves need float64, but this problem was built in float32: add "
-            'jax.config.update("jax_enable_x64", True) at the top of the program and build the '
-            "problem without dtype=jnp.float32."
-        )
+def solve_steady(
+    problem: BoundaryValueProblem, z: PyTree, linear_solver: AbstractLinearSolver | None
+) -> DofValues:
+    require_float64(problem)
+    if not is_traced((problem, z)):
+        check_inputs(problem, {} if z is None else z)
+    solution = find_root(problem, z, choose_solver(problem, linear_solver, z=z))
+    return with_dirichlet(problem, raise_if_failed(problem, solution), z)
 
 
-@eqx.filter_jit
-def find_root(
-    problem: BoundaryValueProblem, z: PyTree, linear_solver: AbstractLinearSolver
-) -> Solution:
-    """The root of the residual, differentiable in whatever `problem` and `z` hold."""
-    return implicit_root(
-        (problem, z), linear_solver, problem.newton, newton_guess(problem)
-    ).solution
+def check_inputs(problem: BoundaryValueProblem, z: PyTree) -> None:
+    """Raise where coefficients and rates are not what they should be."""
+    check_coefficients(problem, z)
+    for source, _ in problem.point_sources:
+        source_rates(source, z)
 
 
-def newton_guess(problem: BoundaryValueProblem) -> Float[Array, " free"]:
-    """Where the iteration starts: where the problem says, or at zero."""
-    if problem.start is None:
-        return jnp.zeros(problem.num_free, problem.dtype)
-    return jax.lax.stop_gradient(problem.start[problem.free])
-
-
-@eqx.filter_custom_jvp
-def implicit_root(problem_and_z, linear_solver, newton, start):
-    """The root from `start`."""
-    problem, z = problem_and_z
-    return newton_iteration(problem, z, linear_solver, newton, start)
-
-
-@implicit_root.def_jvp
-def implicit_root_jvp(primals, tangents):
-    r"""$\dot u = -J^{-1}\,(\partial r/\partial z)\,\dot z$ at the root."""
-    problem_and_z, linear_solver, newton, start = primals
-    root = implicit_root(problem_and_z, linear_solver, newton, start)
-    # Named, so that who computes much anew to save memory need not solve once more.
-    values = checkpoint_name(root.solution.free_values, ROOT)
-    root = eqx.tree_at(lambda r: r.solution.free_values, root, values)
-
-    def residual_of(inputs, free_values):
-        problem, z = inputs
-        return free_residual(problem, with_dirichlet(problem, free_values, z), z)
-
-    def product(direction):
-        return jax.jvp(partial(residual_of, problem_and_z), (values,), (direction,))[1]
-
-    _, change = eqx.filter_jvp(
-        lambda inputs: residual_of(inputs, values), (problem_and_z,), (tangents[0],)
+def solve_in_time(
+    problem: TransientProblem,
+    record: Record,
+    z: PyTree,
+    linear_solver: AbstractLinearSolver | None,
+    newton: Newton | None,
+) -> PyTree[Array]:
+    require_float64(problem.step)
+    axis = problem.axis
+    if not is_traced((problem, z)):
+        for time in axis.times[[0, -1]]:
+            check_inputs(problem.step, at_time(z, on_device(time)))
+    newton = problem.step.newton if newton is None else newton
+    num_matrices = axis.num_kinds if has_fixed_matrix(problem, z) else axis.num_steps
+    num_rhs = axis.num_steps * num_stages(problem.scheme) // num_matrices
+    solver = choose_solver(
+        problem.step,
+        linear_solver,
+        num_rhs=num_rhs,
+        num_matrices=num_matrices,
+        z=at_time(z, on_device(axis.times[0])),
     )
-    # None stands for a tangent of zero: that of all but the solution, and of this as well where
-    # nothing that was moved enters the equation, or only by a comparison.
-    no_change = jax.tree.map(lambda _: None, root)
-    if change is None:
-        return root, no_change
-    problem, z = problem_and_z
-    there = root.jacobian or prepare_jacobian(problem, z, values, linear_solver)
-    matrix, prepared = jax.lax.stop_gradient(there)
-    answer = linear_solver.with_product(product, matrix, prepared, -change)
-    return root, eqx.tree_at(
-        lambda r: r.solution.free_values, no_change, answer, is_leaf=lambda leaf: leaf is None
-    )
+    result = integrate_in_time(problem, z, solver, newton, record)
+    return raise_where_halted(problem, result, newton)
 
 
 def raise_if_failed(problem: BoundaryValueProblem, solution: Solution) -> Float[Array, " free"]:
@@ -169,4 +149,24 @@ def advice_on_stall(problem: BoundaryValueProblem, newton: Newton) -> str:
         f"{first} nor, where the equation is not linear, from {level}, by pseudo-time from there, "
         "or with prescribed values that go from it to their own: check the coefficients, pass "
         "initial=... closer to the solution, or allow more steps with newton=Newton(max_steps=...)."
+    )
+
+
+def raise_where_halted(
+    problem: TransientProblem, result: TimeSteppingResult, newton: Newton
+) -> PyTree[Array]:
+    """What was recorded, or an error that says when the march came to a halt; NaN when compiled."""
+    if is_traced(result.solved):
+        return jax.tree.map(
+            lambda own: jnp.where(jnp.all(result.solved), own, jnp.nan), result.recorded
+        )
+    bad = np.flatnonzero(~np.asarray(result.solved))
+    if not bad.size:
+        return result.recorded
+    when = problem.axis.dates(problem.axis.times[[bad[0]]])[0]
+    if bad[0] == 0 and problem.initial is None:
+        raise SolveError(f"there is no steady state to begin with: {singular_advice(problem.step)}")
+    raise SolveError(
+        f"no solution was found at time {when}, step {bad[0]} of {problem.axis.num_steps}: "
+        f"{advice_on_stall(problem.step, newton)} Or take shorter steps."
     )

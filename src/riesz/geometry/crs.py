@@ -33,9 +33,6 @@ HALF, LEAST_SHARE = 0.5, 0.05
 WIDEST_ZONE, LARGEST_UTM = 9.0, 84.0
 """Degrees of longitude that one UTM zone is taken for, and of latitude to which there are zones."""
 
-NOT_PLACED = "maps will not say where on Earth they are"
-"""Of problems without a crs, which is no reason to doubt what is inferred."""
-
 WKT = re.compile(r"[A-Z][A-Z_0-9]*\s*\[", re.DOTALL)
 
 
@@ -69,13 +66,13 @@ def unit_clash(
     """What to say where one of two layers is in degrees, by its range, and the other is not, or
     where one is in another unit of length."""
     degrees = "longitude and latitude in degrees"
-    for ours, theirs, told in (
+    for ours, theirs, message in (
         (points, domain, f"the points look like {degrees}, the domain like metres"),
         (domain, points, f"the domain looks like {degrees}, the points like metres"),
     ):
         if could_be_degrees(ours) and np.abs(theirs).max() > FAR:
             return (
-                f"{told}: say which coordinates each is in, by crs at the top and crs in "
+                f"{message}: say which coordinates each is in, by crs at the top and crs in "
                 "[observations], [domain] or [[wells]], and they are projected"
             )
     low, high = domain.min(axis=0), domain.max(axis=0)
@@ -199,14 +196,14 @@ def place_on_earth(points: Float[np.ndarray, "point 2"], crs: str) -> str | None
         (longitude, latitude) = project(middle, crs, LON_LAT)[0].tolist()
     except RieszError:  # no place on Earth has such coordinates
         return None
-    told = f"{abs(longitude):.4g}° {'W' if longitude < 0 else 'E'}, "
-    told += f"{abs(latitude):.4g}° {'S' if latitude < 0 else 'N'}"
+    text = f"{abs(longitude):.4g}° {'W' if longitude < 0 else 'E'}, "
+    text += f"{abs(latitude):.4g}° {'S' if latitude < 0 else 'N'}"
     here = country_at(longitude, latitude)
     if here is not None:
-        return f"{told}, {here} or near it"
+        return f"{text}, {here} or near it"
     turned = country_at(latitude, longitude) if abs(longitude) <= LARGEST_DEGREES[1] else None
     swapped = "" if turned is None else f"; with longitude and latitude swapped, {turned}"
-    return f"{told}, in no country{swapped}"
+    return f"{text}, in no country{swapped}"
 
 
 def country_at(longitude: float, latitude: float) -> str | None:

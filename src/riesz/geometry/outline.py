@@ -287,7 +287,7 @@ def vertices_to_keep(
     """Which vertices stay when no triangle that is cut off may hold a vertex or one of `others`."""
     count = len(ring)
     before, after = np.roll(np.arange(count), 1), np.roll(np.arange(count), -1)
-    kept = np.ones(count, dtype=bool)
+    is_kept = np.ones(count, dtype=bool)
 
     def entry(vertex):
         u, v, w = ring[before[vertex]], ring[vertex], ring[after[vertex]]
@@ -295,27 +295,27 @@ def vertices_to_keep(
 
     queue = [entry(vertex) for vertex in np.flatnonzero(~fixed)]
     heapq.heapify(queue)
-    while queue and kept.sum() > 3:
+    while queue and is_kept.sum() > 3:
         area, vertex = heapq.heappop(queue)
-        stale = not kept[vertex] or area != entry(vertex)[0]
+        stale = not is_kept[vertex] or area != entry(vertex)[0]
         left, right = before[vertex], after[vertex]
-        if stale or not removable(ring, (left, vertex, right), kept, others, tolerance):
+        if stale or not removable(ring, (left, vertex, right), is_kept, others, tolerance):
             continue
-        kept[vertex] = False
+        is_kept[vertex] = False
         after[left], before[right] = right, left
         for neighbour in (left, right):
             if not fixed[neighbour]:
                 heapq.heappush(queue, entry(neighbour))
-    return kept
+    return is_kept
 
 
-def removable(ring, corner, kept, others, tolerance) -> bool:
+def removable(ring, corner, is_kept, others, tolerance) -> bool:
     left, vertex, right = corner
     start, end = ring[left], ring[right]
     skipped = ring[(left + 1 + np.arange((right - left - 1) % len(ring))) % len(ring)]
     if (offset_from_edge(skipped - start, end - start) > tolerance).any():
         return False
-    standing = kept.copy()
+    standing = is_kept.copy()
     standing[[left, vertex, right]] = False
     obstacles = np.concatenate([ring[standing], others])
     return not in_triangle(obstacles, start, ring[vertex], end).any()

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 from riesz.devices import Wanted, devices_of
-from riesz.engines.amortise.accuracy import NUM_EXACT, ExactSolves, check_accuracy, select_rows
+from riesz.engines.amortise.accuracy import check_accuracy, select_rows
+from riesz.engines.amortise.exact import NUM_EXACT, ExactSolves
 from riesz.engines.amortise.fits import (
     DataSetFits,
     Model,
@@ -16,7 +17,7 @@ from riesz.engines.amortise.fits import (
     refit_doubtful,
 )
 from riesz.engines.amortise.importance import NUM_DRAWS, batch_problem
-from riesz.engines.amortise.model import reduced_over_prior, why_not_reduced
+from riesz.engines.amortise.model import reduce_over_prior, why_not_reduced
 from riesz.engines.amortise.simulate import Simulator, as_readings
 from riesz.engines.base import AbstractEngine
 from riesz.errors import RieszError
@@ -54,7 +55,7 @@ def fit_data_sets(
     check_askable(problem, num_draws, num_exact)
     readings = as_readings(problem, observed, noise_sd)
     own = devices_of(devices)
-    model = reduced_over_prior(problem, seed) if model is None else model
+    model = reduce_over_prior(problem, seed) if model is None else model
     width, asked = batch_problem(Simulator(problem, model), seed, num_draws)
     count, size = len(readings.values), problem.num_coordinates
     exact = ExactSolves(problem, own, num_exact)

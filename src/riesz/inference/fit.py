@@ -9,8 +9,6 @@ does not pass is sampled, from where the last engine ended.
 
 import dataclasses
 import math
-import re
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +20,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from riesz.deadline import OVER, Deadline
+from riesz.deadline import Deadline
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.diagnose.importance import effort, with_importance_check, with_surrogate_error
 from riesz.engines.base import AbstractEngine
@@ -31,12 +29,12 @@ from riesz.engines.laplace.hessian import linearize_at
 from riesz.engines.nuts.engine import R_HAT
 from riesz.engines.sample.engine import NEGLIGIBLE, find_modes
 from riesz.engines.table import AUTO, EngineName, check_engine, engine_of
-from riesz.errors import EngineError, OutOfTimeError, RieszError
+from riesz.errors import EngineError, OutOfTimeError, RieszError, error_sentence
 from riesz.fem.default_solver import estimate_seconds
 from riesz.fem.terms.series import HELD, Series
 from riesz.fem.time.scheme import EULER
+from riesz.notes import Note, Severity, warn_of
 from riesz.posterior.checks import DOUBTFUL, FAIR, ImportanceCheck
-from riesz.posterior.facts import TOOK, WILL_DO
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.linearity import linear_parts, without_derivative
@@ -64,10 +62,7 @@ FAILURES = (
 """What numbers do: solves without a solution, overflow, matrices that have no factor. Others are
 mistakes in the code, and keep their traceback."""
 
-ASKED_FOR = "it was asked for"
-
-RAISED = re.compile(r"^[\w.]*Error: (.+)", re.MULTILINE)
-"""The line of a traceback that says what is wrong."""
+ASKED_FOR = Note("asked_for")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,25 +70,22 @@ class Choice:
     """An engine, why it was taken, and what follows where its posterior will not do."""
 
     engine: AbstractEngine
-    why: str
+    why: Note
     then: tuple[AbstractEngine, ...] = ()
 
 
 def choose_engine(problem: InverseProblem) -> Choice:
     """The engine to begin with, with its default settings, and those to go on to."""
     size = problem.num_coordinates
-    unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
     if problem.forward.dtype != jnp.dtype(jnp.float64):
-        why = "exact solves need float64, and the problem is in float32"
-        return Choice(engine_of("emulate"), why)
+        return Choice(engine_of("emulate"), Note("float32"))
     left, sampler = num_nonlinear(problem), engine_of("sample")
     if left == 0:
-        why = f"the state is linear in {'all of ' if size > 1 else ''}{unknowns}: nothing is left"
-        return Choice(engine_of("conditional"), why, (sampler,))
+        return Choice(engine_of("conditional"), Note("all_linear", size=size), (sampler,))
     if left <= FEW_UNKNOWNS < size:
-        why = f"all but {left} of {unknowns} can be integrated out"
+        why = Note("few_left", left=left, size=size)
         return Choice(engine_of("conditional"), why, (sampler,))
-    why = f"with {unknowns}, a normal distribution about the most likely ones is found first"
+    why = Note("normal_first", size=size)
     return Choice(engine_of("laplace"), why, (engine_of("variational"), sampler))
 
 
@@ -115,7 +107,7 @@ def engine_seconds(engine: AbstractEngine, problem: InverseProblem) -> float:
 class Inadequacy(NamedTuple):
     """Why a posterior will not do."""
 
-    why: str
+    why: Note
     is_multimodal: bool = False  # what no normal distribution can mend
     higher_mode: Coordinates | None = None  # the mode on which it should be
 
@@ -126,19 +118,19 @@ def find_inadequacy(posterior: Posterior, seed: int) -> Inadequacy | None:
         return importance_inadequacy(posterior.check) or other_modes(posterior, seed)
     if "k_hat" in posterior.history and float(posterior.history["k_hat"]) > DOUBTFUL:
         k_hat = float(posterior.history["k_hat"])
-        return Inadequacy(f"k-hat of what is not integrated out is {k_hat:.2f}")
+        return Inadequacy(Note("hyper_k_hat_high", value=k_hat))
     if "r_hat" in posterior.history:
         worst = float(np.nanmax(np.asarray(posterior.history["r_hat"])))
-        return None if worst <= R_HAT else Inadequacy(f"r_hat is {worst:.3f}")
+        return None if worst <= R_HAT else Inadequacy(Note("r_hat_high", value=worst))
     return None
 
 
 def importance_inadequacy(check: ImportanceCheck) -> Inadequacy | None:
     """What importance sampling finds missing."""
     if not check.k_hat <= check.good:
-        return Inadequacy(f"k-hat is {check.k_hat:.2f}")
+        return Inadequacy(Note("k_hat_high", value=check.k_hat))
     if check.effective_draws < min(FAIR, check.num_draws / 3):
-        return Inadequacy(f"its draws are worth {check.effective_draws:.0f} of the posterior")
+        return Inadequacy(Note("few_effective", value=check.effective_draws))
     return None
 
 
@@ -159,20 +151,11 @@ def other_modes(posterior: Posterior, seed: int) -> Inadequacy | None:
     ends = find_modes(problem, solver, middle, count, jr.key(seed))
     below = float(linearize_at(problem, middle, solver).cost) - float(ends[0].cost)
     if not below <= NEGLIGIBLE:
-        why = f"a search from elsewhere ends at a peak that is higher by e^{below:.3g}"
-        return Inadequacy(why, higher_mode=ends[0].coordinates)
+        return Inadequacy(Note("higher_mode", log_ratio=below), higher_mode=ends[0].coordinates)
     high = [end for end in ends if float(end.cost) < float(ends[0].cost) + NEGLIGIBLE]
     if len(high) == 1:
         return None
-    return Inadequacy(f"there are {len(high)} separate peaks", is_multimodal=True)
-
-
-def error_sentence(error: BaseException) -> str:
-    """What an error says, as a sentence; compiled code puts pages around it."""
-    text = str(error).strip() or type(error).__name__
-    raised = RAISED.search(text)
-    notes = raised[1] if raised else text.splitlines()[0]
-    return f"{notes.rstrip('. ')}."
+    return Inadequacy(Note("separate_modes", count=len(high)), is_multimodal=True)
 
 
 def fit(
@@ -186,7 +169,7 @@ def fit(
     time_limit: float | None = None,
     devices: Wanted | None = None,
 ) -> Posterior:
-    """The posterior by an engine, such as `rz.inference.Nuts(num_chains=4)`, or by those that suit.
+    """The posterior by an engine, such as `rz.Nuts(num_chains=4)`, or by those that suit.
 
     An engine's name stands for it with its default settings; with `"auto"`, the posterior of a
     cheap engine is checked, and others follow where it will not do: a note says which and why. A q
@@ -206,18 +189,17 @@ def fit(
     check_time(time_limit)
     shared = devices_of(devices)
     check_processes(shared, time_limit)
-    how = FitOptions(seed, progress, check, checkpoint, Deadline.after(time_limit), shared)
+    how = RunSettings(seed, progress, check, checkpoint, Deadline.after(time_limit), shared)
     choice = engine if isinstance(engine, Choice) else choice_of(problem, engine)
     choice.engine.check(problem)
     checkpoint.begin(problem, choice.engine.name, seed, choice.engine.settings())
     posterior, steps = escalate(problem, choice, how)
     posterior = with_notes(posterior, *note_on_discontinuity(without_derivative(problem)))
-    for note in posterior.notes:
-        warnings.warn(f"{posterior.engine}: {note}", stacklevel=2)
+    warn_of(posterior.notes, posterior.engine)
     return with_notes(posterior, *steps, *note_on_first_order(problem))
 
 
-def note_on_first_order(problem: InverseProblem) -> tuple[str, ...]:
+def note_on_first_order(problem: InverseProblem) -> tuple[Note, ...]:
     """Steps of Euler's as long as what drives the equation is held err all alike."""
     if problem.time is None or problem.time.scheme != EULER:
         return ()
@@ -227,24 +209,12 @@ def note_on_first_order(problem: InverseProblem) -> tuple[str, ...]:
     step = float(np.diff(problem.time.axis.times).max())
     if step < min(periods, default=np.inf) / 2:
         return ()
-    return (
-        f"steps in time by Euler's scheme, of {step:.3g}, are about as long as a series is held, "
-        f"{min(periods):.3g}: their error, of first order, is alike in all periods and passes for "
-        "storage. Take scheme='sdirk2', the default, of second order, or steps of a tenth.",
-    )
+    return (Note("first_order", step=step, period=min(periods)),)
 
 
-def note_on_discontinuity(names: tuple[str, ...]) -> tuple[str, ...]:
+def note_on_discontinuity(names: tuple[str, ...]) -> tuple[Note, ...]:
     """What gradients do not see: they lead every engine, so that each of them must be told."""
-    if not names:
-        return ()
-    listed = ", ".join(map(repr, names))
-    return (
-        f"the data do not depend smoothly on {listed}: a comparison or rounding makes steps, whose "
-        "derivative is zero, so that no gradient leads to the most likely values. Believe what is "
-        "said of it only where draws were checked, or smooth the step over a cell or two, "
-        "jax.nn.sigmoid((x - c) / width) for x > c.",
-    )
+    return (Note("no_derivative", names=names),) if names else ()
 
 
 def choice_of(problem: InverseProblem, engine: AbstractEngine | str) -> Choice:
@@ -267,7 +237,7 @@ def check_processes(devices: Devices | None, time_limit: float | None) -> None:
         )
 
 
-class FitOptions(NamedTuple):
+class RunSettings(NamedTuple):
     """How a fit is run, whichever engines it takes."""
 
     seed: int
@@ -279,8 +249,8 @@ class FitOptions(NamedTuple):
 
 
 def escalate(
-    problem: InverseProblem, choice: Choice, how: FitOptions
-) -> tuple[Posterior, tuple[str, ...]]:
+    problem: InverseProblem, choice: Choice, how: RunSettings
+) -> tuple[Posterior, tuple[Note, ...]]:
     """The posterior of the first engine that will do, or else the last one; and what was done.
 
     Each engine starts from what the one before it has found. One that fails is passed over, but
@@ -289,24 +259,24 @@ def escalate(
     if not choice.then:
         return run_checked(problem, choice.engine, how), ()
     best, failed, inadequacy, start, is_moved = None, None, None, None, False
-    notes = [f"{TOOK} {choice.engine.name} first: {choice.why}"]
+    notes = [Note("auto_started", engine=choice.engine.name, reason=choice.why)]
     waiting = [choice.engine, *choice.then]
     while waiting:
         engine = waiting.pop(0)
         if inadequacy is not None and inadequacy.is_multimodal and engine.is_normal:
             continue
         if how.deadline.is_over() and best is not None:
-            notes.append(f"{OVER} before {engine.name}")
+            notes.append(Note("time_before_engine", engine=engine.name))
             break
         is_long = best is not None and not engine.is_timed
         if is_long and how.deadline.is_over(engine_seconds(engine, problem)):
-            notes.append(f"{engine.name} was left out, which would take longer than there is time")
+            notes.append(Note("engine_left_out", engine=engine.name))
             continue
         own = engine if start is None else engine.with_settings(start=start)
         try:
             posterior = run_checked(problem, own, how)
         except RieszError as error:
-            failed, inadequacy = error, Inadequacy(str(error))
+            failed, inadequacy = error, Inadequacy(Note("engine_failed", error=str(error)))
         else:
             best = start = posterior
             inadequacy = try_inadequacy(posterior, how)
@@ -315,9 +285,10 @@ def escalate(
                 start, is_moved = inadequacy.higher_mode, True
                 how = how._replace(checkpoint=SecondRunCheckpoint(how.checkpoint))
         if inadequacy is None:
-            notes.append(f"{engine.name} {WILL_DO}")
+            notes.append(Note("engine_adequate", engine=engine.name))
+            notes = [note.with_severity(Severity.INFO) for note in notes]
             break
-        notes.append(f"{engine.name} will not do: {inadequacy.why}")
+        notes.append(Note("engine_inadequate", engine=engine.name, reason=inadequacy.why))
         if isinstance(failed, OutOfTimeError):  # what follows takes longer, to compile alone
             break
     if best is None:
@@ -326,16 +297,16 @@ def escalate(
     return best, tuple(notes)
 
 
-def try_inadequacy(posterior: Posterior, how: FitOptions) -> Inadequacy | None:
+def try_inadequacy(posterior: Posterior, how: RunSettings) -> Inadequacy | None:
     """What is lacking; a look that fails must not cost the posterior."""
     try:
         with how.deadline.enforce("before anybody looked for other peaks"):
             return find_inadequacy(posterior, how.seed)
     except (RieszError, *FAILURES) as error:
-        return Inadequacy(f"nobody can say whether it will do: {error_sentence(error)}")
+        return Inadequacy(Note("adequacy_unknown", error=error_sentence(error)))
 
 
-def run_checked(problem: InverseProblem, engine: AbstractEngine, how: FitOptions) -> Posterior:
+def run_checked(problem: InverseProblem, engine: AbstractEngine, how: RunSettings) -> Posterior:
     """The posterior of one engine, with its check."""
     try:
         posterior = engine.run(
@@ -358,7 +329,7 @@ def run_checked(problem: InverseProblem, engine: AbstractEngine, how: FitOptions
     return check_posterior(posterior, how)
 
 
-def check_posterior(posterior: Posterior, how: FitOptions) -> Posterior:
+def check_posterior(posterior: Posterior, how: RunSettings) -> Posterior:
     """With an importance check, where one is wanted and there is a density to weigh.
 
     A check that fails is told: the fit before it may have taken hours; so is one that was left out
@@ -367,12 +338,8 @@ def check_posterior(posterior: Posterior, how: FitOptions) -> Posterior:
     if how.check is False or not isinstance(posterior.distribution, AbstractGaussian):
         return posterior
     if how.check is None and not (needed := effort(posterior)).is_affordable:
-        return with_notes(
-            posterior,
-            f"not checked against exact solves: {needed.num_draws} draws, the fewest, would take "
-            f"about {needed.seconds / 60:.0f} minutes. Ask for it by check=True, or riesz fit "
-            "--check.",
-        )
+        size = {"num_draws": needed.num_draws, "minutes": needed.seconds / 60}
+        return with_notes(posterior, Note("not_checked", **size))
     if isinstance(posterior.states, SurrogateStates) and posterior.problem.time is None:
         posterior = try_check(with_surrogate_error, posterior, how, "the surrogate")
     weigh = partial(with_importance_check, devices=how.devices)
@@ -380,15 +347,16 @@ def check_posterior(posterior: Posterior, how: FitOptions) -> Posterior:
 
 
 def try_check(
-    check: Callable[..., Posterior], posterior: Posterior, how: FitOptions, what: str
+    check: Callable[..., Posterior], posterior: Posterior, how: RunSettings, what: str
 ) -> Posterior:
     """The posterior after a check, or with a note of why there is none."""
     try:
         with how.deadline.enforce("before the end of the check"):
             return check(posterior, seed=how.seed)
     except (RieszError, *FAILURES) as error:
-        return with_notes(posterior, f"{what} could not be checked: {error_sentence(error)}")
+        note = Note("check_failed", what=what, error=error_sentence(error))
+        return with_notes(posterior, note)
 
 
-def with_notes(posterior: Posterior, *notes: str) -> Posterior:
+def with_notes(posterior: Posterior, *notes: Note) -> Posterior:
     return dataclasses.replace(posterior, notes=(*posterior.notes, *notes))

@@ -9,14 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from riesz.errors import MeshError
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.rows import (
-    Columns,
-    find_rows,
-    index_type,
-    number_rows,
-    row_groups,
-    sort_columns,
-)
+from riesz.mesh.rows import Columns, find_rows, index_type, number_rows, row_groups, sort_columns
 
 
 class FacetSet(eqx.Module):

@@ -153,18 +153,20 @@ def shortest_diagonals(
     of the tetrahedron: parts of Kuhn's tetrahedra are then such again, with no obtuse angles, which
     in flat bricks would tie nodes side by side as if they lay one above the other.
     """
-    edges = np.stack([between(nodes, local_nodes, *pair) for pair in combinations(range(4), 2)])
+    edges = np.stack(
+        [nodes_between(nodes, local_nodes, *pair) for pair in combinations(range(4), 2)]
+    )
     longest = np.argmax((edges**2).sum(axis=1), axis=0)
     along = np.take_along_axis(edges, longest[None, None], axis=0)[0]
     sizes = []
     for ends in OCTAHEDRON_DIAGONALS.tolist():
-        diagonal = between(nodes, local_nodes, *ends)
+        diagonal = nodes_between(nodes, local_nodes, *ends)
         share = (diagonal * along).sum(axis=0) ** 2 / (along**2).sum(axis=0)
         sizes.append((diagonal**2).sum(axis=0) - TIE * share)
     return np.argmin(sizes, axis=0)
 
 
-def between(
+def nodes_between(
     nodes: Float[np.ndarray, "node 3"],
     local_nodes: Int[np.ndarray, "cell 10"],
     start: int,

@@ -27,7 +27,7 @@ SIDES = (("left", "right"), ("bottom", "top"))
 BOX_SIDES = (("left", "right"), ("front", "back"), ("bottom", "top"))
 
 
-def graded(
+def geometric_ticks(
     start: Number,
     stop: Number,
     num_cells: int,
@@ -52,7 +52,7 @@ def graded(
     if first is not None and last is not None:
         raise MeshError("first and last are both given: with the number of cells, one will do.")
     if first is None:
-        return np.negative(graded(-stop, -start, num_cells, first=last))[::-1]
+        return np.negative(geometric_ticks(-stop, -start, num_cells, first=last))[::-1]
     start, stop, at_end = float(start), float(stop), float(first)
     length = stop - start
     if num_cells == 1 or not 0 < at_end < length:
@@ -78,7 +78,7 @@ def interval(
     The end points are tagged "left" and "right".
     """
     lower, upper = (None if end is None else (end,) for end in (start, stop))
-    nodes, index = grid("num_cells", 1, (num_cells,), lower, upper)
+    nodes, index = grid_nodes("num_cells", 1, (num_cells,), lower, upper)
     return Mesh(nodes, path_simplices(index), sides(index, SIDES[:1]))
 
 
@@ -96,7 +96,7 @@ def rectangle(
     (\\), or alternates like a chessboard, which keeps the mesh symmetric. Sides are tagged "left"
     and "right" (x), "bottom" and "top" (y).
     """
-    nodes, index = grid("shape", 2, shape, lower, upper)
+    nodes, index = grid_nodes("shape", 2, shape, lower, upper)
     cells = orient_cells(nodes, cut_squares(index, diagonal))
     return Mesh(nodes, cells, sides(index, SIDES))
 
@@ -112,7 +112,7 @@ def box(
     in the place of the counts. Sides are tagged "left" and "right" (x), "front" and "back" (y),
     "bottom" and "top" (z).
     """
-    nodes, index = grid("shape", 3, shape, lower, upper)
+    nodes, index = grid_nodes("shape", 3, shape, lower, upper)
     cells = orient_cells(nodes, path_simplices(index))
     return Mesh(nodes, cells, sides(index, BOX_SIDES))
 
@@ -123,7 +123,7 @@ def disc(num_rings: int, radius: Number = 1.0, centre: Corner = (0.0, 0.0)) -> M
     All angles lie between 43 and 90 degrees, whatever the number of rings.
     """
     check_counts("num_rings", (num_rings,))
-    check_finite("radius and centre", [radius, *centre])
+    check_finite_coordinates("radius and centre", [radius, *centre])
     if radius <= 0:
         raise MeshError(f"the disc has radius {radius}: give a positive radius.")
     rings = np.arange(1, num_rings + 1)
@@ -152,7 +152,7 @@ def l_shape(num_cells: int) -> Mesh:
     return Mesh(nodes, cells, {"outer": rim})
 
 
-def grid(
+def grid_nodes(
     what: str, dim: int, shape: tuple[Any, ...], lower: Corner | None, upper: Corner | None
 ) -> tuple[Float[np.ndarray, "node dim"], Int[np.ndarray, "..."]]:
     """Nodes of a rectangular grid, and their indices as an array with axes (z, y, x)."""
@@ -281,7 +281,7 @@ def check_counts(what: str, counts: Any) -> None:
         raise MeshError(f"{what} is {tuple(counts)}: give whole numbers of at least one.")
 
 
-def check_finite(what: str, values: Sequence[Number]) -> None:
+def check_finite_coordinates(what: str, values: Sequence[Number]) -> None:
     if not all(isinstance(x, Number) and np.isfinite(float(x)) for x in values):
         raise MeshError(f"{what} are {list(values)}: give finite coordinates.")
 
@@ -292,7 +292,7 @@ def check_extent(dim: int, lower: Corner, upper: Corner) -> None:
             f"corners {tuple(lower)} and {tuple(upper)} do not both have {dim} coordinates: "
             "give one a dimension."
         )
-    check_finite("the corners' coordinates", [*lower, *upper])
+    check_finite_coordinates("the corners' coordinates", [*lower, *upper])
     if not all(a < b for a, b in zip(lower, upper, strict=True)):
         raise MeshError(
             f"the upper corner {tuple(upper)} is not above the lower corner {tuple(lower)} in "

@@ -5,7 +5,6 @@ arrays [point, 2], GeoJSON dictionaries or objects with `__geo_interface__`.
 """
 
 from collections.abc import Callable, Collection
-from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import KDTree
 
-from riesz.errors import MeshError
+from riesz.errors import MeshError, nearest
 from riesz.geometry.lines import (
     Line,
     distance_to_lines,
@@ -245,13 +244,13 @@ def facets_of_tag(mesh: Mesh, name: str) -> FacetSet:
     """The facets of a tag, each with a cell beside it; "boundary" always names all of it."""
     if name in mesh.facets:
         return find_facets(mesh, mesh.facets[name], name)
-    check_known("facet tag", name, {*mesh.facets, BOUNDARY})
+    check_name("facet tag", name, {*mesh.facets, BOUNDARY})
     return boundary_facets(mesh)
 
 
 def region_cells(mesh: Mesh, name: str) -> Int[np.ndarray, " cells"]:
     """The cells of a region."""
-    check_known("region", name, mesh.regions)
+    check_name("region", name, mesh.regions)
     return mesh.regions[name]
 
 
@@ -283,13 +282,11 @@ def region_of_cells(
     return region
 
 
-def check_known(what: str, name: str, known: Collection[str]) -> None:
+def check_name(what: str, name: str, known: Collection[str]) -> None:
     if name in known:
         return
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
     listing = ", ".join(repr(one) for one in sorted(known)) or "none"
-    raise MeshError(f"there is no {what} {name!r}: {hint}The mesh has {listing}.")
+    raise MeshError(f"there is no {what} {name!r}: {nearest(name, known)}The mesh has {listing}.")
 
 
 def with_boundary(

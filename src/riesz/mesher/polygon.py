@@ -134,14 +134,14 @@ def mesh_from_polygon(
     """
     outline = outline_from(polygon)
     near = optional_points(refine_near, "refine_near")
-    kept = np.concatenate([near, optional_points(keep_inside, "keep_inside")])
+    fixed_points = np.concatenate([near, optional_points(keep_inside, "keep_inside")])
     check_points_inside(outline, near, "refine_near")
-    check_points_inside(outline, kept[len(near) :], "keep_inside")
+    check_points_inside(outline, fixed_points[len(near) :], "keep_inside")
     field = size_field(near, max_edge, min_edge, near_edge, grading)
     if simplify is not None:
-        check_length("simplify", simplify)
-        outline = simplify_outline(outline, simplify, kept)
-    check_count(outline, max_edge)
+        check_positive_length("simplify", simplify)
+        outline = simplify_outline(outline, simplify, fixed_points)
+    check_cell_count(outline, max_edge)
     skeleton, names = skeleton_of(outline, lines_by_name(lines))
     rings = outline_edges(outline)
     skeleton, survey = fill(skeleton, rings, field, min_edge or 0.0)
@@ -166,10 +166,10 @@ def mesh_from_points(
     points have about that length. The rest is as in `mesh_from_polygon`.
     """
     cloud = as_points(points, "cloud of points")
-    check_length("max_edge", max_edge)
-    margin = max_edge if margin is None else check_length("margin", margin)
+    check_positive_length("max_edge", max_edge)
+    margin = max_edge if margin is None else check_positive_length("margin", margin)
     if concave is not None:
-        check_length("concave", concave)
+        check_positive_length("concave", concave)
     return mesh_from_polygon(
         hull_outline(cloud, margin, concave),
         max_edge=max_edge,
@@ -186,13 +186,13 @@ def optional_points(points: ArrayLike | None, name: str) -> Float[np.ndarray, "n
     return np.zeros((0, 2)) if points is None else as_points(points, name)
 
 
-def check_length(name: str, value: Any) -> float:
+def check_positive_length(name: str, value: Any) -> float:
     if not (isinstance(value, Number) and 0 < value < np.inf):
         raise MeshError(f"{name} is {value!r}: give a positive length in the outline's unit.")
     return float(value)
 
 
-def check_count(outline: Outline, max_edge: float | int) -> None:
+def check_cell_count(outline: Outline, max_edge: float | int) -> None:
     num_cells = outline.area / (np.sqrt(3) / 4 * max_edge**2)
     if num_cells > MAX_CELLS:
         raise MeshError(
@@ -202,14 +202,14 @@ def check_count(outline: Outline, max_edge: float | int) -> None:
 
 
 def size_field(near, max_edge, min_edge, near_edge, grading) -> SizeField:
-    max_edge = check_length("max_edge", max_edge)
+    max_edge = check_positive_length("max_edge", max_edge)
     if not (isinstance(grading, Number) and 0 < grading <= 1):
         raise MeshError(f"grading is {grading!r}: give the growth of edges per length, in (0, 1].")
     if near_edge is not None and not len(near):
         raise MeshError("near_edge is given without points: say where by refine_near.")
     near_edge = max_edge / 4 if near_edge is None else near_edge
     for name, value in (("min_edge", min_edge), ("near_edge", near_edge)):
-        if value is not None and check_length(name, value) > max_edge:
+        if value is not None and check_positive_length(name, value) > max_edge:
             raise MeshError(f"{name} is {value:.6g}, more than max_edge {max_edge:.6g}: lower it.")
     wanted = max(near_edge, min_edge or 0.0)
     return with_sources(uniform_size(max_edge, float(grading)), near, np.full(len(near), wanted))

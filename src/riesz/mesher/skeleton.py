@@ -59,7 +59,7 @@ def skeleton_of(
     shared pieces are merged, so that parts that touch get one conforming mesh.
     """
     names = (*RING_TAGS, *lines)
-    points, edges, tags = gather(outline, lines)
+    points, edges, tags = gather_edges(outline, lines)
     tolerance = TOUCHING * float(np.ptp(points, axis=0).max())
     points, edges, tags = merge_points(points, edges, tags, tolerance)
     pairs, places = proper_crossings(points, edges, tolerance)
@@ -76,7 +76,7 @@ def skeleton_of(
     return Skeleton(points, edges, tags, no_bases, no_bundles), names
 
 
-def gather(outline: Outline, lines):
+def gather_edges(outline: Outline, lines):
     """Vertices, edges and tags of all rings and lines, not yet joined."""
     curves = [(ring, min(i, 1), True) for part in outline.parts for i, ring in enumerate(part)]
     for i, members in enumerate(lines.values(), start=len(RING_TAGS)):

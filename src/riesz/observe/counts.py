@@ -61,12 +61,10 @@ LINKED = {
 class AbstractCounts(AbstractLikelihood):
     """Of whole numbers, whatever they scatter by."""
 
+    is_discrete = True
+
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         check_whole(values, "observed values")
-
-    @property
-    def is_discrete(self) -> bool:
-        return True
 
 
 class Poisson(AbstractCounts):
@@ -90,7 +88,7 @@ class Poisson(AbstractCounts):
         return PoissonDistribution(self.link)
 
     def describe(self) -> str:
-        return f"Poisson counts, {LINKED[self.link].format('rate')}{over(self.exposure)}"
+        return f"Poisson counts, {LINKED[self.link].format('rate')}{exposure_text(self.exposure)}"
 
 
 class NegativeBinomial(AbstractCounts):
@@ -121,11 +119,11 @@ class NegativeBinomial(AbstractCounts):
     def describe(self) -> str:
         return (
             f"negative binomial counts, {scale_text(self.concentration, 'concentration')}, "
-            f"{LINKED[self.link].format('rate')}{over(self.exposure)}"
+            f"{LINKED[self.link].format('rate')}{exposure_text(self.exposure)}"
         )
 
 
-def over(exposure: Scale) -> str:
+def exposure_text(exposure: Scale) -> str:
     is_one = isinstance(exposure, float) and exposure == 1.0
     return "" if is_one else f", {scale_text(exposure, 'exposure')}"
 
@@ -157,6 +155,8 @@ class Binomial(AbstractLikelihood):
 
     Observed values are shares, between 0 and 1: the numbers found, divided by those of trials.
     """
+
+    is_discrete = True
 
     trials: Scale = eqx.field(converter=lambda value: as_scale(value, "number of trials"))
     link: str = eqx.field(static=True, default=LOGIT)
@@ -192,10 +192,6 @@ class Binomial(AbstractLikelihood):
     @property
     def observation_distribution(self) -> AbstractObservationDistribution:
         return BinomialDistribution(self.link)
-
-    @property
-    def is_discrete(self) -> bool:
-        return True
 
     def describe(self) -> str:
         share = LINKED[self.link].format("share")

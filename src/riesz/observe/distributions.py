@@ -32,13 +32,13 @@ Values = Float[np.ndarray, "draw point"]
 Probabilities = Float[np.ndarray, "draw #point"]
 Parameters = Mapping[str, Float[np.ndarray, "draw 1"]]
 
-LINKS = {"identity": np.asarray, "log": np.exp, "logit": expit}
+INVERSE_LINKS = {"identity": np.asarray, "log": np.exp, "logit": expit}
 """From what the state says to a rate or a share."""
 
 SLOPES = {
     "identity": np.ones_like,
     "log": np.exp,
-    "logit": lambda said: expit(said) * expit(-said),
+    "logit": lambda eta: expit(eta) * expit(-eta),
 }
 """Their derivatives."""
 
@@ -69,20 +69,20 @@ def tails_from_probabilities(below: Values, at: Values, above: Values) -> Tails:
 
 
 class AbstractObservationDistribution(eqx.Module):
-    """A new measurement, given what the state says there."""
+    """A new measurement, given the linear predictor `eta`, what the state says there."""
 
     is_discrete = False
 
-    def location(self, said: Values, parameters: Parameters) -> Values:
+    def location(self, eta: Values, parameters: Parameters) -> Values:
         """The centre of the distribution, in the unit of measurements: mean or median."""
-        return said
+        return eta
 
     @abstractmethod
-    def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
+    def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
         """What is not exceeded by a measurement with this probability."""
 
     @abstractmethod
-    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+    def equivalent_sd(self, eta: Values, parameters: Parameters) -> Values:
         """The sd of normal noise on what the state says that would tell as much of it: by Fisher's
         information, which is that of one measurement."""
 
@@ -94,34 +94,37 @@ class AbstractObservationDistribution(eqx.Module):
         return None
 
 
-class NormalDistribution(AbstractObservationDistribution):
-    """By a standard deviation."""
+class AbstractNormalDistribution(AbstractObservationDistribution):
+    """By the standard deviation of what is added."""
 
-    def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
-        return said + parameters["sd"] * ndtri(probability)
+    @abstractmethod
+    def sd(self, parameters: Parameters) -> Float[np.ndarray, "draw 1"]:
+        """Of all errors together."""
 
-    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
-        return np.broadcast_to(parameters["sd"], said.shape)
+    def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
+        return eta + self.sd(parameters) * ndtri(probability)
+
+    def equivalent_sd(self, eta: Values, parameters: Parameters) -> Values:
+        return np.broadcast_to(self.sd(parameters), eta.shape)
 
     def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
         return normal_tails((measured - expected) / sd, np.log(sd))
 
 
-class NormalSumDistribution(AbstractObservationDistribution):
+class NormalDistribution(AbstractNormalDistribution):
+    """By a standard deviation."""
+
+    def sd(self, parameters: Parameters) -> Float[np.ndarray, "draw 1"]:
+        return parameters["sd"]
+
+
+class NormalSumDistribution(AbstractNormalDistribution):
     """By several standard deviations, of errors that are added."""
 
     names: tuple[str, ...]
 
-    def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
-        variance = sum(parameters[name] ** 2 for name in self.names)
-        return said + np.sqrt(variance) * ndtri(probability)
-
-    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
-        variance = sum(parameters[name] ** 2 for name in self.names)
-        return np.broadcast_to(np.sqrt(variance), said.shape)
-
-    def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
-        return normal_tails((measured - expected) / sd, np.log(sd))
+    def sd(self, parameters: Parameters) -> Float[np.ndarray, "draw 1"]:
+        return np.sqrt(sum(parameters[name] ** 2 for name in self.names))
 
 
 class StudentDistribution(AbstractObservationDistribution):
@@ -129,12 +132,12 @@ class StudentDistribution(AbstractObservationDistribution):
 
     degrees_of_freedom: float
 
-    def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
-        return said + parameters["sd"] * stdtrit(self.degrees_of_freedom, probability)
+    def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
+        return eta + parameters["sd"] * stdtrit(self.degrees_of_freedom, probability)
 
-    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+    def equivalent_sd(self, eta: Values, parameters: Parameters) -> Values:
         tails = (self.degrees_of_freedom + 3) / (self.degrees_of_freedom + 1)
-        return np.broadcast_to(np.sqrt(tails) * parameters["sd"], said.shape)
+        return np.broadcast_to(np.sqrt(tails) * parameters["sd"], eta.shape)
 
     def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
         degrees = self.degrees_of_freedom
@@ -145,19 +148,31 @@ class StudentDistribution(AbstractObservationDistribution):
         return tails_from_probabilities(stdtr(degrees, white), density, stdtr(degrees, -white))
 
 
-class LogNormalDistribution(AbstractObservationDistribution):
-    """By a factor, about a median."""
+class AbstractLinkedDistribution(AbstractObservationDistribution):
+    """About a median, a rate or a share to which the state is linked."""
 
     link: str
 
-    def location(self, said: Values, parameters: Parameters) -> Values:
-        return LINKS[self.link](said)
+    def location(self, eta: Values, parameters: Parameters) -> Values:
+        return parameters.get("exposure", 1.0) * INVERSE_LINKS[self.link](eta)
 
-    def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
-        return self.location(said, parameters) * np.exp(parameters["sd"] * ndtri(probability))
+    @abstractmethod
+    def spread(self, location: Values, parameters: Parameters) -> Values:
+        """The sd of a measurement, by Fisher's information of its location."""
 
-    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
-        return parameters["sd"] * np.abs(LINKS[self.link](said)) / SLOPES[self.link](said)
+    def equivalent_sd(self, eta: Values, parameters: Parameters) -> Values:
+        slope = parameters.get("exposure", 1.0) * SLOPES[self.link](eta)
+        return self.spread(self.location(eta, parameters), parameters) / slope
+
+
+class LogNormalDistribution(AbstractLinkedDistribution):
+    """By a factor, about a median."""
+
+    def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
+        return self.location(eta, parameters) * np.exp(parameters["sd"] * ndtri(probability))
+
+    def spread(self, location: Values, parameters: Parameters) -> Values:
+        return parameters["sd"] * np.abs(location)
 
     def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
         # Of a logarithm's variance v, that of the value is (e^v - 1) e^v times the median squared.
@@ -166,21 +181,16 @@ class LogNormalDistribution(AbstractObservationDistribution):
         return normal_tails(white, np.log(log_sd * measured))
 
 
-class PoissonDistribution(AbstractObservationDistribution):
+class PoissonDistribution(AbstractLinkedDistribution):
     """Counts."""
 
-    link: str
     is_discrete = True
 
-    def location(self, said: Values, parameters: Parameters) -> Values:
-        return parameters["exposure"] * LINKS[self.link](said)
+    def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
+        return discrete("poisson").ppf(probability, self.location(eta, parameters))
 
-    def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
-        return discrete("poisson").ppf(probability, self.location(said, parameters))
-
-    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
-        rate = self.location(said, parameters)
-        return np.sqrt(rate) / (parameters["exposure"] * SLOPES[self.link](said))
+    def spread(self, location: Values, parameters: Parameters) -> Values:
+        return np.sqrt(location)
 
     def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
         count = np.round(measured)
@@ -189,24 +199,18 @@ class PoissonDistribution(AbstractObservationDistribution):
         return tails_from_probabilities(below, at, pdtrc(count, expected))
 
 
-class NegativeBinomialDistribution(AbstractObservationDistribution):
+class NegativeBinomialDistribution(AbstractLinkedDistribution):
     """Counts that vary more."""
 
-    link: str
     is_discrete = True
 
-    def location(self, said: Values, parameters: Parameters) -> Values:
-        return parameters["exposure"] * LINKS[self.link](said)
-
-    def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
+    def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
         size = parameters["concentration"]
-        share = size / (size + self.location(said, parameters))
+        share = size / (size + self.location(eta, parameters))
         return discrete("nbinom").ppf(probability, size, share)
 
-    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
-        rate = self.location(said, parameters)
-        sd = np.sqrt(rate + rate**2 / parameters["concentration"])
-        return sd / (parameters["exposure"] * SLOPES[self.link](said))
+    def spread(self, location: Values, parameters: Parameters) -> Values:
+        return np.sqrt(location + location**2 / parameters["concentration"])
 
     def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
         count, size = np.round(measured), expected**2 / np.maximum(sd**2 - expected, 1e-9 * sd**2)
@@ -217,23 +221,17 @@ class NegativeBinomialDistribution(AbstractObservationDistribution):
         return tails_from_probabilities(below, at, betainc(count + 1, size, 1 - share))
 
 
-class BinomialDistribution(AbstractObservationDistribution):
+class BinomialDistribution(AbstractLinkedDistribution):
     """Shares of trials."""
 
-    link: str
     is_discrete = True
 
-    def location(self, said: Values, parameters: Parameters) -> Values:
-        return LINKS[self.link](said)
-
-    def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
+    def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
         trials = np.round(parameters["trials"])
-        return discrete("binom").ppf(probability, trials, self.location(said, parameters)) / trials
+        return discrete("binom").ppf(probability, trials, self.location(eta, parameters)) / trials
 
-    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
-        share = self.location(said, parameters)
-        sd = np.sqrt(share * (1 - share) / parameters["trials"])
-        return sd / SLOPES[self.link](said)
+    def spread(self, location: Values, parameters: Parameters) -> Values:
+        return np.sqrt(location * (1 - location) / parameters["trials"])
 
     def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
         share = np.clip(expected, 1e-12, 1 - 1e-12)

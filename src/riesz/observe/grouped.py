@@ -117,18 +117,6 @@ class WithLevels(AbstractFactor):
         return self.apart.log_volume() + 0.5 * jnp.sum(jnp.log1p(self.growth))
 
 
-def with_levels(
-    apart: AbstractFactor,
-    level_sd: Float[Array, ""],
-    group: Int[Array, " sensor"],
-    num_groups: int,
-    dtype: DTypeLike,
-) -> WithLevels:
-    ones = apart.white(jnp.ones(group.shape, dtype))
-    growth = level_sd**2 * jax.ops.segment_sum(ones**2, group, num_groups)
-    return WithLevels(apart, level_sd, group, ones, growth)
-
-
 class GroupedNormal(AbstractSharedNoise):
     """Normal noise that readings of one group share, such as those of one well.
 
@@ -203,35 +191,34 @@ class GroupedNormal(AbstractSharedNoise):
                 f"{len(self.group)}: give one for each observation."
             )
 
-    def scalar_scale(self, name: str, scale: Scale, z: PyTree) -> Float[Array, ""]:
-        result = scale_at(scale, z)
-        if result.ndim:
-            raise RieszError(
-                f"the noise {name} has shape {result.shape}: it is one number for all groups."
-            )
-        return result
+    def shared(self, z: PyTree, dtype: DTypeLike) -> dict[str, Float[Array, ""]]:
+        """What readings of a group have in common, by name: numbers, at values of the unknowns."""
+        result = {name: scale_at(one, z) for name, one in self.scales().items() if name != "sd"}
+        for name, value in result.items():
+            if value.ndim:
+                raise RieszError(
+                    f"the noise {name} has shape {value.shape}: it is one number for all groups."
+                )
+        return {name: value.astype(dtype) for name, value in result.items()}
 
     def noise_sd(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         """Of a reading by itself, whatever others of its group say."""
-        own = super().noise_sd(predicted, z) ** 2
-        for name, scale in ((LEVEL, self.level_sd), (DRIFT, self.drift_sd)):
-            if scale is not None:
-                own = own + self.scalar_scale(name, scale, z).astype(own.dtype) ** 2
+        own, shared = super().noise_sd(predicted, z) ** 2, self.shared(z, predicted.dtype)
+        for name in (LEVEL, DRIFT):
+            if name in shared:
+                own = own + shared[name] ** 2
         return jnp.sqrt(own)
 
     def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
-        own = super().noise_sd(predicted, z)
+        own, shared = super().noise_sd(predicted, z), self.shared(z, predicted.dtype)
         result: AbstractFactor = Independent(own)
         if self.lanes is not None:
-            assert self.drift_sd is not None
-            assert self.correlation_time is not None
-            drift = self.scalar_scale(DRIFT, self.drift_sd, z).astype(own.dtype)
-            memory = self.scalar_scale(MEMORY, self.correlation_time, z).astype(own.dtype)
-            result = drift_filter(self.lanes, own, drift, memory)
-        if self.level_sd is None:
+            result = drift_filter(self.lanes, own, shared[DRIFT], shared[MEMORY])
+        if LEVEL not in shared:
             return result
-        level = self.scalar_scale(LEVEL, self.level_sd, z).astype(own.dtype)
-        return with_levels(result, level, self.group, self.num_groups, own.dtype)
+        ones = result.white(jnp.ones(self.group.shape, own.dtype))
+        sums = jax.ops.segment_sum(ones**2, self.group, self.num_groups)
+        return WithLevels(result, shared[LEVEL], self.group, ones, shared[LEVEL] ** 2 * sums)
 
     @property
     def observation_distribution(self) -> AbstractObservationDistribution:

@@ -132,9 +132,9 @@ class Joint(AbstractLikelihood):
         flags = [one.censored for one in self.each]
         if all(own is None for own in flags):
             return None
-        told = zip(flags, self.sizes, strict=True)
-        return jnp.concatenate([jnp.zeros(n, bool) if own is None else own for own, n in told])
+        parts = zip(flags, self.sizes, strict=True)
+        return jnp.concatenate([jnp.zeros(n, bool) if own is None else own for own, n in parts])
 
     def describe(self) -> str:
-        told = zip(self.each, self.sizes, strict=True)
-        return "; ".join(f"{size} {one.describe()}" for one, size in told)
+        parts = zip(self.each, self.sizes, strict=True)
+        return "; ".join(f"{size} {one.describe()}" for one, size in parts)

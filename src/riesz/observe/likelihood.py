@@ -58,6 +58,18 @@ class AbstractLikelihood(eqx.Module):
     says is an `AbstractNoise`, which other engines take too.
     """
 
+    is_normal = False
+    """Whether all observations scatter normally about their mean, by `factor`."""
+
+    is_independent = True
+    """Whether each observation scatters by itself."""
+
+    is_additive = False
+    """Whether noise of an sd that the state does not change is added to it."""
+
+    is_discrete = False
+    """Whether the same value may be observed again."""
+
     @abstractmethod
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         """The distribution of the observations, given the state at the sensors."""
@@ -138,26 +150,6 @@ class AbstractLikelihood(eqx.Module):
         return None
 
     @property
-    def is_normal(self) -> bool:
-        """Whether all observations scatter normally about their mean, by `factor`."""
-        return False
-
-    @property
-    def is_independent(self) -> bool:
-        """Whether each observation scatters by itself."""
-        return True
-
-    @property
-    def is_additive(self) -> bool:
-        """Whether noise of an sd that the state does not change is added to it."""
-        return False
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether the same value may be observed again."""
-        return False
-
-    @property
     def censored(self) -> Bool[Array, " sensor"] | None:
         """Which observations are only known to lie below their value; None where all are exact."""
         return None
@@ -185,6 +177,8 @@ class AbstractLikelihood(eqx.Module):
 class AbstractNoise(AbstractLikelihood):
     """Noise of a standard deviation, added to what the state says."""
 
+    is_additive = True
+
     sd: eqx.AbstractVar[Scale]
 
     def scales(self) -> dict[str, Scale]:
@@ -198,13 +192,12 @@ class AbstractNoise(AbstractLikelihood):
     def location(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         return predicted
 
-    @property
-    def is_additive(self) -> bool:
-        return True
-
 
 class AbstractSharedNoise(AbstractNoise):
     """Normal noise that measurements have in common: `factor` says how."""
+
+    is_normal = True
+    is_independent = False
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         return NormalVector(predicted, self.factor(predicted, z), self.noise_sd(predicted, z))
@@ -215,14 +208,6 @@ class AbstractSharedNoise(AbstractNoise):
             return super().new(mean, z)  # which refuses
         return dist.Normal(mean, self.noise_sd(mean, z))
 
-    @property
-    def is_normal(self) -> bool:
-        return True
-
-    @property
-    def is_independent(self) -> bool:
-        return False
-
 
 class Gaussian(AbstractNoise):
     """Independent normal noise.
@@ -230,6 +215,8 @@ class Gaussian(AbstractNoise):
     `sd` is a number, or one for each observation; the name of an unknown, if it is to be learned;
     or a function of the unknowns.
     """
+
+    is_normal = True
 
     sd: Scale = eqx.field(converter=as_scale)
 
@@ -239,10 +226,6 @@ class Gaussian(AbstractNoise):
     @property
     def observation_distribution(self) -> AbstractObservationDistribution:
         return NormalDistribution()
-
-    @property
-    def is_normal(self) -> bool:
-        return True
 
     def describe(self) -> str:
         return f"normal, {scale_text(self.sd)}"

@@ -15,16 +15,10 @@ import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 
 from riesz.errors import MeshError, RieszError, nearest
-from riesz.fem.assembly import orient_facets
 from riesz.fem.elements.domain import facet_domain
-from riesz.fem.elements.space import (
-    Operator,
-    Space,
-    facet_dofs,
-    functionals,
-    point_operator,
-)
+from riesz.fem.elements.space import Operator, Space, facet_dofs, functionals, point_operator
 from riesz.fem.evaluate import EvaluationPoints, evaluation_points
+from riesz.fem.fluxes import orient_facets
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.integrals import WeightedPoints, along_line, in_area
 from riesz.mesh.location import locate
@@ -130,24 +124,24 @@ class AtPoints(AbstractAtPoints):
 
 
 def averaging_rows(
-    forward: BoundaryValueProblem, found: Sequence[WeightedPoints]
+    forward: BoundaryValueProblem, points: Sequence[WeightedPoints]
 ) -> tuple[LinearSensors, Points]:
     """Averages by points and weights, one a row, and their middles."""
     space, rows = forward.space, []
-    for one in found:
+    for one in points:
         shapes = np.stack(space.element.values(list(one.barycentric.T)), axis=1)
         shares = one.weights / one.weights.sum()
         row = np.zeros(space.num_dofs)
         np.add.at(row, space.cell_dofs[one.cell], shapes * shares[:, None])
         rows.append(sp.coo_array(row[None]))
-    centres = np.stack([one.centre(space.mesh) for one in found])
+    centres = np.stack([one.centre(space.mesh) for one in points])
     return LinearSensors(functionals(sp.vstack(rows), forward.dtype)), centres
 
 
-def about_axis(found: WeightedPoints, mesh: Mesh) -> WeightedPoints:
+def about_axis(points: WeightedPoints, mesh: Mesh) -> WeightedPoints:
     """The volume that each part of an area sweeps, in the place of its area."""
-    radius = np.einsum("pc,pc->p", found.barycentric, mesh.nodes[mesh.cells[found.cell], 0])
-    return found._replace(weights=found.weights * radius)
+    radius = np.einsum("pc,pc->p", points.barycentric, mesh.nodes[mesh.cells[points.cell], 0])
+    return points._replace(weights=points.weights * radius)
 
 
 class AverageOver(AbstractObservable):

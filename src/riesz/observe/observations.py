@@ -11,6 +11,7 @@ from jaxtyping import Float, Shaped
 
 from riesz.errors import RieszError
 from riesz.fem.time.axis import as_dates, is_number
+from riesz.notes import Note, NoteWarning
 from riesz.observe.given import as_numbers, as_point_rows
 from riesz.observe.observables import AbstractObservable, AtPoints, Several
 
@@ -158,10 +159,6 @@ def tell_duplicates(points: Float[np.ndarray, "sensor dim"], values: Float[np.nd
     (differing,) = np.nonzero(high > low)
     if differing.size:
         first = differing[0]
-        warnings.warn(
-            f"{differing.size} places were observed more than once with different values, first "
-            f"{places[first].tolist()} with {low[first]:.6g} .. {high[first]:.6g}: each of "
-            f"{len(values)} values counts as independent of the others, unless the noise says what "
-            "readings of a place share (grouped); aggregate = 'median' makes one of them.",
-            stacklevel=3,
-        )
+        ends = {"first": places[first], "low": low[first], "high": high[first]}
+        note = Note("observed_twice", count=differing.size, total=len(values), **ends)
+        warnings.warn(NoteWarning(note), stacklevel=3)

@@ -13,10 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Array, Float, Int, PyTree
 
-from riesz.fem.assembly import outflow, residual
+from riesz.fem.assembly import residual
 from riesz.fem.elements.domain import Domain
 from riesz.fem.elements.space import Operator, functionals
 from riesz.fem.evaluate import EvaluationPoints, coefficients_at, fluxes_at
+from riesz.fem.fluxes import outflow
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import AbstractCoefficient
 

@@ -34,7 +34,8 @@ class Gram(eqx.Module):
     def form(self, mesh: Mesh) -> WeakForm:
         """The inner product as a form, whose Jacobian is the Gram matrix."""
         values = cell_diffusivity(self, mesh, white=self.reaction > 0)
-        form = WeakForm() if not values.any() else diffusion(energy_coefficient(values))
+        size = per_cell(values) if values.ndim else float(values)
+        form = diffusion(size) if values.any() else WeakForm()
         return form + reaction(self.reaction) if self.reaction else form
 
 
@@ -46,10 +47,6 @@ def check_energy(problem: BoundaryValueProblem, gram: Gram | None) -> None:
             "is singular: prescribe values on a part of the boundary, or add a reaction, as in "
             "gram=Gram(reaction=1.0), in a problem file gram = {reaction = 1.0}."
         )
-
-
-def energy_coefficient(values: Float[np.ndarray, " *cell"]):
-    return per_cell(values) if values.ndim else float(values)
 
 
 def cell_diffusivity(gram: Gram, mesh: Mesh, *, white: bool = False) -> Float[np.ndarray, " *cell"]:

@@ -23,6 +23,7 @@ from riesz.fem.elements.domain import (
 )
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.facets import facet_measures, outward_normals
+from riesz.mesh.location import barycentric_coordinates
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.refinement import Hierarchy
 from riesz.mesh.tags import facets_of_tag
@@ -166,17 +167,9 @@ def descend(
     num_children = 2 ** places.shape[-1]
     for mesh in finer:
         candidates = cell[..., None] * num_children + np.arange(num_children)
-        inside = barycentric_in(mesh, candidates, places[..., None, :])
+        corners = mesh.nodes[mesh.cells[candidates]]
+        inside = barycentric_coordinates(corners, places[..., None, :])
         child = inside.min(axis=-1).argmax(axis=-1)
         cell = np.take_along_axis(candidates, child[..., None], axis=-1)[..., 0]
         barycentric = np.take_along_axis(inside, child[..., None, None], axis=-2)[..., 0, :]
     return cell, barycentric
-
-
-def barycentric_in(
-    mesh: Mesh, cell: Int[np.ndarray, "..."], places: Float[np.ndarray, "... dim"]
-) -> Float[np.ndarray, "... corner"]:
-    corners = mesh.nodes[mesh.cells[cell]]
-    jacobian = np.swapaxes(corners[..., 1:, :] - corners[..., :1, :], -1, -2)
-    others = np.linalg.solve(jacobian, (places - corners[..., 0, :])[..., None])[..., 0]
-    return np.concatenate([1 - others.sum(axis=-1, keepdims=True), others], axis=-1)

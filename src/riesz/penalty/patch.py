@@ -148,10 +148,10 @@ def patch_table(
     if not rows.size or rows.max() < 0:
         raise RieszError("no node is free, so that there is nothing to test: free some unknowns.")
     least = Widths(0, 0, (0,) * len(facet_corners)) if at_least is None else at_least
-    patch_cells = touching(rows, cells, num_nodes, least.cells)
+    patch_cells = entities_touching(rows, cells, num_nodes, least.cells)
     nodes = nodes_of(patch_cells, cells, least.nodes)
     patch_facets = [
-        touching(rows, corners, num_nodes, width)
+        entities_touching(rows, corners, num_nodes, width)
         for corners, width in zip(facet_corners, least.facets, strict=True)
     ]
 
@@ -166,7 +166,7 @@ def patch_table(
     )
 
 
-def touching(
+def entities_touching(
     rows: Rows, corners: Corners, num_nodes: int, at_least: int = 0
 ) -> Int[np.ndarray, "patch entities"]:
     """Entities with a corner among each patch's rows, padded with their number."""

@@ -107,7 +107,7 @@ class WeakFormPenalty(AbstractPenalty):
         problem, fine, coarse, levels = self.problem, self.norm.fine, self.norm.coarse, self.levels
         check_function(problem, u, zs)
         if self.whole_mesh:
-            return self.restricted_rows(sample, u, zs)
+            return self.restrict_rows(sample, u, zs)
 
         def fine_rows(patch, z):
             if self.finest is not None:
@@ -115,7 +115,7 @@ class WeakFormPenalty(AbstractPenalty):
             return interpolant_rows(problem, self.prescribed, fine.table, patch, u, z)
 
         with full_precision():
-            on_finest = over(fine_rows, sample.fine.patches, zs)
+            on_finest = map_over_patches(fine_rows, sample.fine.patches, zs)
         if coarse is None or levels is None or sample.coarse is None:
             return on_finest, None
 
@@ -125,9 +125,9 @@ class WeakFormPenalty(AbstractPenalty):
             return function_rows(tested, levels, coarse.table, patch, u, z)
 
         with full_precision():
-            return on_finest, over(coarse_rows, sample.coarse.patches, zs)
+            return on_finest, map_over_patches(coarse_rows, sample.coarse.patches, zs)
 
-    def restricted_rows(self, sample: NormSample, u: StateFunction, zs: PyTree) -> Rows:
+    def restrict_rows(self, sample: NormSample, u: StateFunction, zs: PyTree) -> Rows:
         """The same from the interpolant's residual on the whole mesh, restricted exactly."""
         norm, prescribes = self.norm, self.prescribed is not None
         with full_precision():
@@ -155,7 +155,9 @@ class ExactPenalty(AbstractPenalty):
         return jnp.mean(over_states(self.problem, states, zs, lambda r: self.norm.squared(r[free])))
 
 
-def over(rows_of, patches: Int[Array, " patch"], zs: PyTree) -> Float[Array, "patch row sample"]:
+def map_over_patches(
+    rows_of, patches: Int[Array, " patch"], zs: PyTree
+) -> Float[Array, "patch row sample"]:
     """Rows for every patch and every sample of the latents."""
     if zs is None:
         return jax.vmap(lambda patch: rows_of(patch, None)[:, None])(patches)

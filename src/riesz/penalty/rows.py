@@ -21,7 +21,7 @@ from riesz.fem.kernel import Physics, entity_residuals, resolve_terms, sum_of_te
 from riesz.fem.problem import BoundaryValueProblem, Group, wells_at_known_points
 from riesz.fem.terms.pointwise import LinearForm, Point, State
 from riesz.penalty.level_points import FinePoints, LevelPoints
-from riesz.penalty.patch import EntityTable, PatchTable
+from riesz.penalty.patch import PatchTable
 
 
 class Place(eqx.Module):
@@ -101,7 +101,11 @@ def interpolant_rows(
     total = point_loads(problem, operators, table.rows[patch], z)
     groups = zip((problem.cells, *problem.facets), (table.cells, *table.facets), strict=True)
     for group, entities in groups:
-        total = total + group_rows(problem, group, entities, patch, values, z, len(total))
+        domain = group.domain.take(entities.entities[patch])
+        local = tuple(values[entities.nodes[patch].astype(jnp.int32)].T)
+        physics = resolve_terms(group.terms, problem.space.element, z)
+        parts = jnp.stack(entity_residuals(physics, domain, local), axis=1)
+        total = total + sum_into_rows(parts, entities.rows[patch], len(total))
     return total
 
 
@@ -128,21 +132,6 @@ def with_prescribed(
         )
         values = jnp.where(held, piece_values(asked, z).astype(values.dtype), values)
     return values
-
-
-def group_rows(
-    problem: BoundaryValueProblem,
-    group: Group,
-    table: EntityTable,
-    patch: Int[Array, ""],
-    values: Float[Array, " node"],
-    z: PyTree,
-    num_rows: int,
-) -> Float[Array, " row"]:
-    domain = group.domain.take(table.entities[patch])
-    local = tuple(values[table.nodes[patch].astype(jnp.int32)].T)
-    parts = entity_residuals(resolve_terms(group.terms, problem.space.element, z), domain, local)
-    return sum_into_rows(jnp.stack(parts, axis=1), table.rows[patch], num_rows)
 
 
 def sum_into_rows(
@@ -218,9 +207,6 @@ def forms_at(
 ) -> tuple[Float[Array, " entity"] | None, tuple[Float[Array, " entity"], ...] | None]:
     """Density and flux at quadrature point q of every entity."""
     fine = cells.take(places.fine_cell[q])
-    gathered = tuple(
-        {name: c.gather(fine) for name, c in term.coefficients.items()} for term in physics.terms
-    )
 
     def at(x, corners, barycentric, normal, local):
         value, slopes = value_and_slopes(u, Place(x, corners, barycentric), z)
@@ -229,7 +215,7 @@ def forms_at(
         return form.density, full_flux(form, len(x))
 
     return jax.vmap(at, in_axes=(-1, -1, -1, -1, -1), out_axes=-1)(
-        places.x[q], fine.corners, places.fine_barycentric[q], places.normal, gathered
+        places.x[q], fine.corners, places.fine_barycentric[q], places.normal, physics.gather(fine)
     )
 
 

@@ -8,18 +8,18 @@ from riesz.plot.figure import new_figure
 SHOWN = {"log_density": "log-density of an observation", "crps": "CRPS"}
 
 
-def comparison_figure(found: Comparison) -> Figure:
+def comparison_figure(comparison: Comparison) -> Figure:
     """Paired differences from kriging, or from the first model, with 95 % intervals."""
-    names = [one.name for one in found.models]
-    rivals = [one.name for one in found.models if not one.is_physics]
+    names = [one.name for one in comparison.models]
+    rivals = [one.name for one in comparison.models if not one.is_physics]
     zero = next((name for name in rivals if name.startswith(KRIGING)), names[0])
     others = [name for name in reversed(names) if name != zero]
-    ways = (ONE,) if found.block is None else (ONE, BLOCKS)
+    ways = (ONE,) if comparison.block is None else (ONE, BLOCKS)
     figure, panels = new_figure(len(SHOWN), 1, width=4.6, height=1.4 + 0.45 * len(others))
     for axes, (score, label) in zip(panels, SHOWN.items(), strict=True):
         axes.axvline(0.0, color="0.6", linewidth=0.8)
         for shift, how, colour in zip((0.12, -0.12), ways, ("tab:gray", "tab:blue"), strict=False):
-            pairs = [found.difference(name, zero, score=score, how=how) for name in others]
+            pairs = [comparison.difference(name, zero, score=score, how=how) for name in others]
             means = [one.mean for one in pairs]
             bars = [
                 [one.mean - one.low for one in pairs],

@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
+from riesz.notes import Note
+
 GOOD, DOUBTFUL = 0.5, 0.7
 """Shapes of the tail up to which q is good, and above which not even its correction is."""
 
@@ -130,7 +132,7 @@ class ImportanceCheck(eqx.Module):
         return "not trusted"
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[Note, ...]:
         """What a reader of the posterior must know; nothing where q is good, or corrected by
         weights with a light tail.
 
@@ -138,34 +140,24 @@ class ImportanceCheck(eqx.Module):
         come out a fifth too small (blind problems, paper/docs/blind.md).
         """
         if self.is_applied and not self.k_hat <= self.good:
-            return (
-                f"k-hat is {self.k_hat:.2f}, above {self.good:.2g}: means are corrected, but "
-                "standard deviations may still be too small. Compare with sample.",
-            )
+            return (Note("importance_tail", value=self.k_hat, limit=self.good),)
         if self.is_applied:
             return ()
         if not self.k_hat <= self.doubtful:
             # Of the moments nothing: a few draws have all the weight, like a narrow posterior.
-            limit = f", the limit for {self.num_draws} draws" if self.is_sparse else ""
-            return (
-                f"k-hat is {self.k_hat:.2f}, above {self.doubtful:.2g}{limit}: the posterior "
-                "reaches where q has next to no draws; neither q nor its corrected moments can be "
-                "trusted. Compare with nuts.",
-            )
+            code = "importance_failed_sparse" if self.is_sparse else "importance_failed"
+            limit = {"limit": self.doubtful, "num_draws": self.num_draws}
+            return (Note(code, value=self.k_hat, **limit),)
         result, shift, width = [], self.worst_shift, self.worst_width
         if shift.is_beyond_chance:
-            result.append(
-                f"the mean of {self.names[shift.coordinate]} should lie "
-                f"{self.mean_shift[shift.coordinate]:+.2f} of its standard deviations away "
-                f"(Monte-Carlo error {self.mean_shift_error[shift.coordinate]:.2f})."
-            )
+            i = shift.coordinate
+            size = {"shift": self.mean_shift[i], "error": self.mean_shift_error[i]}
+            result.append(Note("importance_shift", unknown=self.names[i], **size))
         if width.is_beyond_chance:
-            ratio = self.sd_ratio[width.coordinate]
-            result.append(
-                f"q is too {'narrow' if ratio < 1 else 'wide'}: the standard deviation of "
-                f"{self.names[width.coordinate]} is {ratio:.2f} of what it should be (Monte-Carlo "
-                f"error {self.sd_ratio_error[width.coordinate]:.2f})."
-            )
+            i = width.coordinate
+            size = {"ratio": self.sd_ratio[i], "error": self.sd_ratio_error[i]}
+            code = "importance_narrow" if self.sd_ratio[i] < 1 else "importance_wide"
+            result.append(Note(code, unknown=self.names[i], **size))
         return tuple(result)
 
     @property
@@ -180,22 +172,22 @@ class ImportanceCheck(eqx.Module):
 
     def __str__(self) -> str:
         reach = f"; {self.reach}" if self.is_sparse else ""
-        told = (
+        text = (
             f"importance sampling with {self.num_draws} exact solves: k-hat {self.k_hat:.2f} "
             f"({self.verdict}), {self.effective_draws:.0f} effective draws{reach}"
         )
         if not np.isfinite(self.sd_ratio).all():  # a single draw has all the weight
-            return told
+            return text
         shift, ratio = self.worst_shift.coordinate, self.worst_width.coordinate
         if self.is_applied:
             return (
-                f"{told}; the posterior is draws of q kept by these weights, which moved the mean "
+                f"{text}; the posterior is draws of q kept by these weights, which moved the mean "
                 f"of {self.names[shift]} by {self.mean_shift[shift]:+.2f} +- "
                 f"{self.mean_shift_error[shift]:.2f} sd, and made the sd of {self.names[ratio]} "
                 f"{1 / self.sd_ratio[ratio]:.2f} of what it was"
             )
         return (
-            f"{told}; corrected mean of {self.names[shift]} {self.mean_shift[shift]:+.2f} +- "
+            f"{text}; corrected mean of {self.names[shift]} {self.mean_shift[shift]:+.2f} +- "
             f"{self.mean_shift_error[shift]:.2f} sd away, sd of {self.names[ratio]} "
             f"{self.sd_ratio[ratio]:.2f} +- {self.sd_ratio_error[ratio]:.2f} of the corrected one"
         )

@@ -81,13 +81,13 @@ class AbstractGaussian(eqx.Module):
         rows = self.deviations(jnp.eye(self.num_coordinates, dtype=self.dtype))
         return rows.T @ rows
 
-    def transformed(self, normals: Draws) -> Draws:
+    def transform(self, normals: Draws) -> Draws:
         """Draws from q out of standard normal ones."""
         return self.mean[None, :] + self.deviations(normals)
 
     def sample(self, key: PRNGKeyArray, num_draws: int) -> Draws:
         """Independent draws."""
-        return self.transformed(jr.normal(key, (num_draws, self.num_coordinates), self.dtype))
+        return self.transform(jr.normal(key, (num_draws, self.num_coordinates), self.dtype))
 
     def kl_to_prior(self) -> Float[Array, ""]:
         """The Kullback-Leibler divergence to the standard normal prior."""

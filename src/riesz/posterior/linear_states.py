@@ -88,7 +88,7 @@ def refine_solutions(
 def residuals_and_rounding(
     values: Float[np.ndarray, "draw_or_one entry"],
     places: tuple[np.ndarray, np.ndarray],
-    found: Float[np.ndarray, "draw free"],
+    states: Float[np.ndarray, "draw free"],
     sides: Float[np.ndarray, "draw free"],
 ) -> tuple[Float[np.ndarray, "draw free"], Float[np.ndarray, " draw"]]:
     """Residuals, and how large they may be by rounding alone."""
@@ -96,10 +96,10 @@ def residuals_and_rounding(
     units = ROUNDING_UNITS * np.finfo(sides.dtype).eps
     if len(values) == 1:
         matrix = sp.csr_array((values[0], *places), shape=(size, size))
-        rounding = np.linalg.norm(abs(matrix) @ abs(found.T), axis=0)
-        return sides - (matrix @ found.T).T, units * rounding
+        rounding = np.linalg.norm(abs(matrix) @ abs(states.T), axis=0)
+        return sides - (matrix @ states.T).T, units * rounding
     left, rounding = np.empty_like(sides), np.empty(len(sides))
-    for number, (own, solution) in enumerate(zip(values, found, strict=True)):
+    for number, (own, solution) in enumerate(zip(values, states, strict=True)):
         matrix = sp.csr_array((own, *places), shape=(size, size))
         left[number] = sides[number] - matrix @ solution
         rounding[number] = units * np.linalg.norm(abs(matrix) @ abs(solution))

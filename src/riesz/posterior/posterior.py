@@ -14,6 +14,7 @@ from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.default_solver import one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
+from riesz.notes import Note
 from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
@@ -57,7 +58,7 @@ class AbstractStateMap(eqx.Module):
 
         `z` belongs to the coordinates.
         """
-        return compiled_states(self, problem, key, coordinates)
+        return evaluate_states(self, problem, key, coordinates)
 
     def beside_the_march(
         self,
@@ -76,7 +77,7 @@ class AbstractStateMap(eqx.Module):
 
 
 @eqx.filter_jit
-def compiled_states(
+def evaluate_states(
     states: AbstractStateMap, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
 ) -> States:
     return states(problem, key, coordinates)
@@ -102,7 +103,7 @@ class ExactStates(AbstractStateMap):
         solver = problem.default_solver(self.linear_solver)
         result = linear_states(problem, z) if isinstance(solver, SparseLU) else None
         if result is None:
-            return compiled_states(ExactStates(solver), problem, key, coordinates)
+            return evaluate_states(ExactStates(solver), problem, key, coordinates)
         return on_device(result)
 
     def in_parts(self, problem: InverseProblem, coordinates: Draws) -> NodeDraws:
@@ -130,11 +131,11 @@ class SurrogateStates(AbstractStateMap):
         with full_precision():
             if isinstance(self.surrogate, Trajectory):
                 own = self.surrogate
-                return jax.vmap(lambda one: emulated_record(problem, own, one))(coordinates)
+                return jax.vmap(lambda one: surrogate_record(problem, own, one))(coordinates)
             return nodal_states(self.surrogate, problem.forward.cells.domain.nodes.T, coordinates)
 
 
-def emulated_record(
+def surrogate_record(
     problem: InverseProblem, surrogate: Trajectory, coordinates: Float[Array, " coordinate"]
 ) -> Float[Array, " record"]:
     """What the sensors of a problem in time would record of a surrogate."""
@@ -158,7 +159,7 @@ class Posterior(eqx.Module):
     history: dict[str, Array] = eqx.field(default_factory=dict)
     engine: str = eqx.field(static=True, default="")
     seed: int | None = eqx.field(static=True, default=None)
-    notes: tuple[str, ...] = eqx.field(static=True, default=())
+    notes: tuple[Note, ...] = eqx.field(static=True, default=())
     check: ImportanceCheck | None = None
     surrogate_error: SurrogateError | None = None
 

@@ -10,19 +10,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import budget
+from riesz.fem.fluxes import budget
 from riesz.fem.terms.coefficient import Function, parts_of
 from riesz.observe.effects import WithEffects
 from riesz.observe.grouped import GroupedNormal
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.sites import SiteErrors
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import (
-    AbstractStateMap,
-    Posterior,
-    is_field,
-    regions_of,
-)
+from riesz.posterior.posterior import AbstractStateMap, Posterior, is_field, regions_of
 from riesz.prediction.contraction import contractions_of
 from riesz.prediction.draws import (
     Course,
@@ -37,9 +32,9 @@ from riesz.prediction.draws import (
     quantise,
 )
 from riesz.prediction.in_time import Reading, reading, record_draw
-from riesz.prediction.predict import add_noise, num_values, quantity_draws
 from riesz.prediction.prior import field_of
 from riesz.prediction.quantity import FluxAt, has_flux, node_values
+from riesz.prediction.sampling import num_values, quantity_draws
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.priors.field import FieldCoefficient, numbers_in
@@ -75,7 +70,7 @@ def sensor_draw(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: P
     return AtSensors(
         predicted=likelihood.location(predicted, z),
         noise=likelihood.noise_sd(predicted, z),
-        measured=add_noise(key, problem, predicted, z),
+        measured=likelihood.sample(key, predicted, z),
     )
 
 
@@ -98,11 +93,13 @@ class Everything(eqx.Module):
         effects, beside = effects_of(problem.likelihood), local_name(problem.likelihood)
         read = {}
         if problem.time is None:
-            seen = sensor_draw(key, problem, state, z)
+            at_sensors = sensor_draw(key, problem, state, z)
             state = problem.states(state)[0]
         else:
             whole = self.solve_states(key, problem, z, problem)
-            seen = sensor_draw(key, problem, problem.time.of_states(problem.forward, whole, z), z)
+            at_sensors = sensor_draw(
+                key, problem, problem.time.of_states(problem.forward, whole, z), z
+            )
             if self.under is not None:
                 whole = self.solve_states(key, problem, z, self.under)
             state = whole[-1]
@@ -110,7 +107,7 @@ class Everything(eqx.Module):
         result = {
             "state": node_values(problem, state),
             "unknowns": {name: numbers_in(z[name]) for name in draw_names(problem)},
-            "sensors": seen,
+            "sensors": at_sensors,
             "noise": {
                 name: jnp.ravel(value)
                 for name, value in problem.likelihood.noise.parameters(z).items()
@@ -257,18 +254,18 @@ def even_indices(count: int, most: int) -> Int[np.ndarray, " chosen"]:
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
 
-def finite_draws(found: dict[str, Any]) -> dict[str, Any]:
+def finite_draws(drawn: dict[str, Any]) -> dict[str, Any]:
     """Those for which the equation has a solution; raises where that is less than half of them."""
-    finite = np.isfinite(found["state"]).all(axis=1)
+    finite = np.isfinite(drawn["state"]).all(axis=1)
     if finite.all():
-        return found
+        return drawn
     if finite.mean() < 0.5:
         raise RieszError(
             f"the equation has no solution for {(~finite).sum()} of {len(finite)} draws of the "
             "posterior: look for priors that allow impossible coefficients, and give them bounds "
             "or smaller spreads."
         )
-    return jax.tree.map(lambda leaf: leaf[finite], found)
+    return jax.tree.map(lambda leaf: leaf[finite], drawn)
 
 
 def draw_names(problem: InverseProblem) -> tuple[str, ...]:
@@ -278,20 +275,21 @@ def draw_names(problem: InverseProblem) -> tuple[str, ...]:
     return tuple(name for name in problem.latents.names if name != beside)
 
 
-def draws_by_name(problem: InverseProblem, found: dict[str, Any]) -> dict[str, Unknown]:
+def draws_by_name(problem: InverseProblem, drawn: dict[str, Any]) -> dict[str, Unknown]:
     unknowns = {
-        name: unknown_draws(problem, name, found["unknowns"][name]) for name in draw_names(problem)
+        name: draws_of_unknown(problem, name, drawn["unknowns"][name])
+        for name in draw_names(problem)
     }
     effects, beside = effects_of(problem.likelihood), local_name(problem.likelihood)
     if beside is not None and effects is not None and effects.local is not None:
         nodes = problem.forward.space.mesh.nodes
         unknowns[beside] = NodalDraws(
-            quantise(effects.local.moments_at(nodes, found["local"]).mean), False
+            quantise(effects.local.moments_at(nodes, drawn["local"]).mean), False
         )
     return unknowns
 
 
-def unknown_draws(
+def draws_of_unknown(
     problem: InverseProblem, name: str, values: Float[np.ndarray, "draw place"]
 ) -> Unknown:
     field = field_of(problem.latents, name)
@@ -313,7 +311,7 @@ def sensor_draws(problem: InverseProblem, drawn: AtSensors, shifts: Shifts, seed
         shared = errors.at(sites.group, sites.when)
         probability = np.random.default_rng(seed).uniform(size=shared.mean.shape)
         predictor = np.asarray(drawn.predicted)[:, :count]
-        new = np.hstack([shifts.measured(predictor, probability, shared), new[:, count:]])
+        new = np.hstack([shifts.new_measurements(predictor, probability, shared), new[:, count:]])
     return Observed(
         points=problem.observations.points,
         values=np.asarray(problem.observed, float),
@@ -324,23 +322,23 @@ def sensor_draws(problem: InverseProblem, drawn: AtSensors, shifts: Shifts, seed
     )
 
 
-def shifts_of(problem: InverseProblem, found: dict[str, Any]) -> Shifts:
+def shifts_of(problem: InverseProblem, drawn: dict[str, Any]) -> Shifts:
     likelihood = problem.likelihood
-    effects, noise = effects_of(likelihood), found["noise"]
+    effects, noise = effects_of(likelihood), drawn["noise"]
     local = None if effects is None else effects.local
     has_design = effects is not None and effects.design is not None
     sites, residuals, own = site_errors(problem), None, None
     if sites is not None:
         count = len(sites.group)
-        predicted = found["sensors"].predicted[:, :count]
+        predicted = drawn["sensors"].predicted[:, :count]
         residuals = quantise(np.asarray(problem.observed, float)[:count] - predicted)
         if noise["sd"].shape[1] > 1:
             own = np.asarray(noise["sd"], float)
             own = own[:1] if (own == own[0]).all() else own
     return Shifts(
-        effects=found["effects"] if has_design else None,
+        effects=drawn["effects"] if has_design else None,
         local=local,
-        local_weights=None if local is None else found["local"],
+        local_weights=None if local is None else drawn["local"],
         parameters={name: np.median(one, axis=1)[:, None] for name, one in noise.items()},
         differs=any(one.shape[1] > 1 for one in noise.values()),
         scatter=likelihood.noise.observation_distribution,

@@ -198,12 +198,12 @@ class Shifts(eqx.Module):
             result = result + moments.mean + moments.sd * ndtri(probability)
         return result
 
-    def expected(self, predictor: AtPlaces) -> AtPlaces:
+    def location(self, predictor: AtPlaces) -> AtPlaces:
         """What new measurements scatter about, in their unit."""
         scatter = self.scatter
         return predictor if scatter is None else scatter.location(predictor, self.parameters)
 
-    def measured(
+    def new_measurements(
         self,
         predictor: AtPlaces,
         probability: Float[np.ndarray, " draw #place"],

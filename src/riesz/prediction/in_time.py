@@ -18,6 +18,7 @@ from riesz.errors import RieszError
 from riesz.fem.elements.space import Functionals, Operator, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.time.time_stepping import integrate_in_time
+from riesz.mesh.grids import Grid
 from riesz.observe.observables import rows_at as operator_at
 from riesz.posterior.posterior import AbstractStateMap, Read
 from riesz.problem.observation_in_time import time_rows
@@ -44,17 +45,19 @@ class Reading(eqx.Module):
 def reading(
     problem: InverseProblem,
     times: Any,
-    at: ArrayLike | None = None,
+    at: ArrayLike | Grid | None = None,
     *,
     paired: bool = False,
     tolerance: float | None = None,
 ) -> Reading:
     """Of all places at each time, time by time; or `paired`, of each place at a time of its own."""
     if problem.time is None:
-        raise RieszError("the equation is one of a steady state: use predict.")
+        raise RieszError("the equation is one of a steady state: leave the times out.")
     forward, axis = problem.forward, problem.time.axis
-    operator = None if at is None else operator_at(forward, point_rows(at), tolerance)
-    count = forward.space.mesh.num_nodes if at is None else len(point_rows(at))
+    mesh = forward.space.mesh
+    points = None if at is None else point_rows(at, mesh.dim)
+    operator = None if points is None else operator_at(forward, points, tolerance)
+    count = mesh.num_nodes if points is None else len(points)
     when = np.atleast_1d(axis.numbers(times, "times of predictions"))
     axis.locate_times(when, "times")  # raises where they are on no axis, as what they are
     place = np.arange(count)
@@ -64,31 +67,25 @@ def reading(
     return Reading(operator, rows, count)
 
 
-def point_rows(at: ArrayLike) -> Float[np.ndarray, "place dim"]:
-    points = np.asarray(at, float)
-    return points[:, None] if points.ndim == 1 else points
+def point_rows(at: ArrayLike | Grid, dim: int) -> Float[np.ndarray, "place dim"]:
+    """One a row, also where a point is one number or only one was given."""
+    points = np.asarray(at.points if isinstance(at, Grid) else at, float)
+    return points[:, None] if points.ndim == dim == 1 else np.atleast_2d(points)
 
 
 class TransientDraw(eqx.Module):
-    """A march of its own for each draw; `measured` with the noise of a new measurement."""
+    """The states that are read of a draw, which has a march of its own."""
 
     under: InverseProblem
     states: AbstractStateMap
     reading: Reading
     solver: AbstractLinearSolver
-    measured: bool = eqx.field(static=True)
 
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
-    ) -> Float[Array, "when place"]:
-        reading = self.reading
-        recorded = record_draw(
-            jr.fold_in(key, 1), problem, self.states, z, self.under, reading.at_places, self.solver
-        )
-        values = reading.of(recorded).reshape(-1, reading.num_places)
-        if not self.measured:
-            return values
-        return jnp.asarray(problem.likelihood.new(values, z).sample(key), values.dtype)
+    ) -> Float[Array, " row"]:
+        parts = (jr.fold_in(key, 1), problem, self.states, z, self.under)
+        return self.reading.of(record_draw(*parts, self.reading.at_places, self.solver))
 
 
 def record_draw(

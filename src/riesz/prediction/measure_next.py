@@ -15,11 +15,7 @@ from riesz.prediction.drawing import posterior_draws
 from riesz.prediction.next_draws import STATE, candidates_at, rank_places, target
 from riesz.prediction.next_places import NextPlaces
 from riesz.prediction.statistics import NUM_DRAWS
-from riesz.problem.linearity import (
-    affine_beside_the_equation,
-    affine_coordinates,
-    by_equation,
-)
+from riesz.problem.linearity import affine_beside_the_equation, affine_coordinates, by_equation
 
 
 def measure_next(

@@ -51,17 +51,17 @@ class NewPoints:
         shifts, own = self.draws.shifts, of_part(self.local, part)
         return shifts.predictor(self.states(part), self.points[part], design, own)
 
-    def expected(self, part: slice) -> AtPlaces:
+    def location(self, part: slice) -> AtPlaces:
         """What new measurements scatter about, in their unit."""
-        return self.draws.shifts.expected(self.predictor(part))
+        return self.draws.shifts.location(self.predictor(part))
 
-    def measured(self, part: slice) -> AtPlaces:
+    def new_measurements(self, part: slice) -> AtPlaces:
         """New measurements, noise included."""
         shifts, shared = self.draws.shifts, None
         if self.site is not None and self.errors is not None:
             when = None if self.when is None else self.when[part]
             shared = self.errors.at(self.site[part], when)
-        return shifts.measured(self.predictor(part), of_part(self.noise, part), shared)
+        return shifts.new_measurements(self.predictor(part), of_part(self.noise, part), shared)
 
     def unknown(self, name: str, part: slice) -> Float[np.ndarray, "draw place *components"]:
         here = self.locate(part)

@@ -92,8 +92,8 @@ def budget_lines(draws: PosteriorDraws) -> dict[str, Float[np.ndarray, " draw"]]
 def budget_target(draws: PosteriorDraws, name: str) -> Target:
     term, lines = name.removeprefix(BUDGET), budget_lines(draws)
     if term not in lines:
-        told = f"it has {', '.join(map(repr, lines))}" if lines else "there is none, as in time"
-        raise RieszError(f"the budget has no line {term!r}: {nearest(term, lines)}{told}.")
+        advice = f"it has {', '.join(map(repr, lines))}" if lines else "there is none, as in time"
+        raise RieszError(f"the budget has no line {term!r}: {nearest(term, lines)}{advice}.")
     return Target(name, f"variance of {term} in the budget", lines[term][:, None], np.ones(1))
 
 
@@ -104,7 +104,7 @@ def exceed_target(draws: PosteriorDraws, name: str, level: float) -> Target:
     there = new_points(draws, points, None, given=states)
     predictor = there.predictor(slice(None))
     words = f"share of the domain expected on the wrong side of {name.removeprefix(EXCEED)}"
-    above: Bool[np.ndarray, "draw part"] = draws.shifts.expected(predictor) > level
+    above: Bool[np.ndarray, "draw part"] = draws.shifts.location(predictor) > level
     return Target(name, words, predictor, weights, above)
 
 

@@ -1,79 +1,40 @@
-"""Predictions: statistics of any quantity under the posterior, from draws in chunks."""
+"""Predictions: statistics of any quantity under the posterior, also under other stresses."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
-from riesz.fem.evaluate import EvaluationPoints, evaluation_points, states_at
 from riesz.mesh.grids import Grid
+from riesz.mesh.location import locate
 from riesz.observe.effects import design_elsewhere
-from riesz.posterior.family import Draws
-from riesz.posterior.posterior import Posterior, check_levels, representative_draws
+from riesz.observe.grouped import GroupedNormal
+from riesz.posterior.posterior import Posterior, check_levels
+from riesz.prediction.drawing import draws_and_readings, posterior_draws
+from riesz.prediction.in_time import TransientDraw, point_rows, reading
+from riesz.prediction.new_points import NewPoints, new_points
 from riesz.prediction.quantity import Quantity, quantity_named
+from riesz.prediction.sampling import (
+    NewMeasurement,
+    Plain,
+    Sampler,
+    draw_chunks,
+    locate_places,
+    measure_at_sensors,
+)
 from riesz.prediction.statistics import (
     LEVELS,
     NUM_DRAWS,
     Prediction,
     check_thresholds,
     collect,
+    over_places,
 )
-from riesz.priors.latent import Z
-from riesz.problem.dependence import dependence
 from riesz.problem.problem import InverseProblem
-from riesz.progress import progress_bar
-
-CHUNK_NUMBERS = 4_000_000
-"""States and predicted values that are held at once on the device, as numbers."""
-
-MOST_TOGETHER = 32
-"""Draws that are marched together."""
-
-Sampler = Callable[[PRNGKeyArray, InverseProblem, Float[Array, " node"], PyTree], Any]
-"""A quantity that may also draw: `sampler(key, problem, state, z)`."""
-
-
-class Plain(eqx.Module):
-    """A quantity that draws nothing of its own."""
-
-    quantity: Quantity
-
-    def __call__(
-        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-    ) -> Any:
-        return self.quantity(problem, state, z)
-
-
-class NewMeasurement(eqx.Module):
-    """A new measurement at each point, or at each sensor: the state with noise."""
-
-    where: EvaluationPoints | None
-    design: Float[Array, "point effect"] | None = None
-
-    def __call__(
-        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-    ) -> Float[Array, " point"]:
-        if self.where is None:
-            return add_noise(key, problem, problem.predict(state, z), z)
-        there = states_at(problem.forward, self.where, state, z)
-        likelihood = problem.likelihood
-        there = likelihood.elsewhere(there, z, self.design)
-        return jnp.asarray(likelihood.new(there, z).sample(key), there.dtype)
-
-
-def add_noise(
-    key: PRNGKeyArray, problem: InverseProblem, values: Float[Array, " point"], z: PyTree
-) -> Float[Array, " point"]:
-    """Values with noise of the likelihood's kind."""
-    return problem.likelihood.sample(key, values, z)
+from riesz.problem.unknowns import MEASUREMENT, STATE
 
 
 def predict(
@@ -81,232 +42,173 @@ def predict(
     quantity: str | Quantity,
     at: ArrayLike | Grid | None = None,
     *,
+    times: Any = None,
+    under: InverseProblem | None = None,
+    design: ArrayLike | None = None,
+    experiment: int | None = None,
+    tolerance: float | None = None,
     num_draws: int = NUM_DRAWS,
     seed: int = 0,
     quantiles: Sequence[float] = LEVELS,
     exceed: Sequence[float] = (),
-    tolerance: float | None = None,
-    experiment: int | None = None,
     keep_draws: bool = False,
 ) -> Prediction:
-    """Statistics of a quantity: "u", an unknown's name, "flux", or a function (problem, state, z).
+    """Statistics of a quantity: "u", an unknown's name, "flux" or a function (problem, state, z);
+    or of a new "measurement", noise included.
 
     `at` holds points, one a row, or a grid; without it the state and fields are given at the mesh
-    nodes, fluxes on the cells, and numbers as they are. `exceed` lists values whose probability
-    of being exceeded is wanted. Points may lie outside the domain by `tolerance`, a length. Of
-    several experiments, `experiment` says whose state it is, counted from 0. With `keep_draws` the
-    draws themselves are in `Prediction.draws`.
+    nodes, fluxes on the cells, measurements at the sensors, and numbers as they are. Points may lie
+    outside the domain by `tolerance`, a length. Of several experiments, `experiment` says whose
+    state it is, counted from 0. `exceed` lists values whose probability of being exceeded is
+    wanted. With `keep_draws` the draws themselves are in `Prediction.draws`.
+
+    In time, "u" and "measurement" are predicted at `times`, a row each, numbers or dates on the
+    axis, which may reach beyond the data: a forecast; both are at all nodes if not told where.
+    `under` is a problem with the same unknowns and other stresses, wells or prescribed values: a
+    scenario under this posterior.
+
+    Of new measurements `design` holds covariates, as `WithEffects` has them at the sensors. Where
+    sensors have noise of their own, that of a new measurement elsewhere is their median. Where
+    readings of one site share errors (`GroupedNormal`), a new one at its place shares them, too; at
+    other places the level of the site is not known, and how levels spread is part of the noise, as
+    on a grid.
     """
-    where = locate_places(posterior.problem, at, tolerance)
-    if isinstance(quantity, str):
-        quantity = quantity_named(posterior.problem, quantity, where, experiment)
-    elif at is not None:
-        raise RieszError("a function of (problem, state, z) knows its places: leave `at` out.")
-    settings = (num_draws, seed, quantiles, exceed)
-    return summarise(posterior, Plain(quantity), at, *settings, keep_draws=keep_draws)
-
-
-def new_measurements(
-    problem: InverseProblem,
-    at: ArrayLike | Grid | None,
-    design: ArrayLike | None = None,
-    tolerance: float | None = None,
-) -> NewMeasurement:
-    """At points, a row of covariates each, or at the sensors."""
-    where = locate_places(problem, at, tolerance)
-    if where is None:
-        return NewMeasurement(None)
-    points = at.points if isinstance(at, Grid) else np.atleast_2d(np.asarray(at, float))
-    result = design_elsewhere(problem.likelihood, design, len(points))
-    return NewMeasurement(where, None if result is None else jnp.asarray(result))
-
-
-def quantity_draws(
-    posterior: Posterior,
-    sampler: Sampler,
-    *,
-    num_draws: int = NUM_DRAWS,
-    seed: int = 0,
-    numbers: int | None = None,
-    progress: bool = False,
-) -> PyTree[np.ndarray]:
-    """All draws of a small quantity, or of a dictionary of them: the first axis counts draws.
-
-    Where a quantity reads the state, in time what it marches to itself, and has so many numbers at
-    most, it need not be traced to find that out.
-    """
-    with progress_bar(progress) as shown:
-        task, chunks = shown.add_task("draws", total=num_draws, terms=""), []
-        for chunk in draw_chunks(posterior, sampler, num_draws, seed, numbers):
-            chunks.append(chunk)
-            shown.update(task, advance=len(jax.tree.leaves(chunk)[0]))
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
-
-
-def locate_places(
-    problem: InverseProblem, at: ArrayLike | Grid | None, tolerance: float | None
-) -> EvaluationPoints | None:
-    if at is None:
-        return None
-    return evaluation_points(
-        problem.forward, at.points if isinstance(at, Grid) else at, tolerance=tolerance
-    )
-
-
-def summarise(
-    posterior: Posterior,
-    sampler: Sampler,
-    at: ArrayLike | Grid | None,
-    num_draws: int,
-    seed: int,
-    quantiles: Sequence[float],
-    exceed: Sequence[float],
-    *,
-    keep_draws: bool = False,
-) -> Prediction:
-    """Statistics over draws, on the grid where one was given."""
     check_levels(quantiles)
     check_thresholds(exceed)
-    chunks = draw_chunks(posterior, sampler, num_draws, seed)
-    result = collect(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
-    return result.on_grid(at) if isinstance(at, Grid) else result
+    check_quantity_asked(posterior, quantity, times, under, design)
+    likelihood, is_measured = posterior.problem.likelihood, quantity == MEASUREMENT
+    where = {"times": times, "under": under, "tolerance": tolerance}
+    drawn: dict[str, Any] = {"num_draws": num_draws, "seed": seed}
+    keep = {"keep_draws": keep_draws}
+    at_sensors = is_measured and at is None and times is None
+    if at_sensors and isinstance(likelihood.noise, GroupedNormal):
+        draws = posterior_draws(posterior, **drawn, for_summary=True)
+        values = draws.observed.measured.values()
+        return collect([values], draws.num_draws, quantiles, exceed, **keep)
+    if is_measured and not at_sensors and likelihood.noise.observation_distribution is not None:
+        there = new_places(posterior, at, design, **where, **drawn)
+        sizes = (len(there.points), there.draws.num_draws)
+        result = over_places(there.new_measurements, *sizes, quantiles, exceed, **keep)
+    else:
+        if at_sensors:
+            sampler = measure_at_sensors
+        elif is_measured:
+            state = sampler_of(posterior, STATE, at, 0, **where)
+            sampler = NewMeasurement(state, covariates_at(posterior.problem, at, design, times))
+        else:
+            sampler = sampler_of(posterior, quantity, at, experiment, **where)
+        chunks = draw_chunks(posterior, sampler, **drawn)
+        result = collect(chunks, num_draws, quantiles, exceed, **keep)
+    fill = at.fill if isinstance(at, Grid) else np.asarray
+    if times is not None:
+        return result.reshape(lambda own: np.stack([*map(fill, own.reshape(np.size(times), -1))]))
+    return result.reshape(fill) if isinstance(at, Grid) else result
 
 
-def draw_chunks(
+def check_quantity_asked(
     posterior: Posterior,
-    sampler: Sampler,
+    quantity: str | Quantity,
+    times: Any,
+    under: InverseProblem | None,
+    design: ArrayLike | None,
+) -> None:
+    """Raise where something is given that the quantity does not depend on."""
+    for name, given, kinds in (
+        ("times=...", times, (STATE, MEASUREMENT)),
+        ("covariates design=...", design, (MEASUREMENT,)),
+    ):
+        if given is not None and quantity not in kinds:
+            raise RieszError(
+                f"{name} were given for {quantity!r}, on which they have no bearing: leave them "
+                f"out, or ask for {' or '.join(map(repr, kinds))}."
+            )
+    if under is not None and times is None:
+        raise RieszError("a scenario is predicted at times: give times=..., of the time axis.")
+    if under is not None:
+        check_same_unknowns(posterior.problem, under)
+
+
+def sampler_of(
+    posterior: Posterior,
+    quantity: str | Quantity,
+    at: ArrayLike | Grid | None,
+    experiment: int | None,
+    *,
+    times: Any,
+    under: InverseProblem | None,
+    tolerance: float | None,
+) -> Sampler:
+    """What is computed of each draw of the unknowns and its state."""
+    problem = posterior.problem
+    if times is not None:
+        posed = problem if under is None else under
+        result = reading(posed, times, at, tolerance=tolerance)
+        return TransientDraw(posed, posterior.states, result, posed.default_solver())
+    if isinstance(quantity, str):
+        where = locate_places(problem, at, tolerance)
+        return Plain(quantity_named(problem, quantity, where, experiment))
+    if at is not None:
+        raise RieszError("a function of (problem, state, z) knows its places: leave `at` out.")
+    return Plain(quantity)
+
+
+def covariates_at(
+    problem: InverseProblem, at: ArrayLike | Grid | None, design: ArrayLike | None, times: Any
+) -> Float[np.ndarray, "row effect"] | None:
+    """Covariates of new measurements, the same at all times."""
+    mesh = problem.forward.space.mesh
+    count = mesh.num_nodes if at is None else len(point_rows(at, mesh.dim))
+    result = design_elsewhere(problem.likelihood, design, count)
+    return result if result is None or times is None else np.tile(result, (np.size(times), 1))
+
+
+def new_places(
+    posterior: Posterior,
+    at: ArrayLike | Grid | None,
+    design: ArrayLike | None = None,
+    *,
+    times: Any = None,
+    under: InverseProblem | None = None,
+    tolerance: float | None = None,
     num_draws: int,
     seed: int,
-    numbers: int | None = None,
-) -> Iterator[PyTree[np.ndarray]]:
-    """Draws of a quantity, a chunk at a time; all chunks have one shape, to compile once."""
-    coordinate_key, state_key = jr.split(jr.key(seed))
-    coordinates = representative_draws(posterior, coordinate_key, num_draws)
-    num_draws = len(coordinates)
-    problem, states = posterior.problem, posterior.states
-    wanted = problem.time is None
-    if numbers is None:
-        numbers = num_numbers(problem, sampler, coordinates)
-        wanted = needs_state(problem, sampler, coordinates)
-    together = num_sharing(problem, coordinates)
-    size = together * chunk_size(num_draws // together, together * numbers)
-    for number, start in enumerate(range(0, num_draws, size)):
-        rows = np.minimum(np.arange(start, start + size), num_draws - 1)
-        key = jr.fold_in(state_key, number)
-        own, now = coordinates[rows], jr.split(key)
-        z = problem.latents.entries(problem.latents.of_draws(own))
-        result = (
-            states.from_outside(problem, now[0], own, z) if wanted else no_states(problem, size)
-        )
-        shared, own = split_shared(z, together)
-        keys = jr.split(now[1], size).reshape(-1, together)
-        values = of_chunk(problem, sampler, keys, shared, own, result)
-        yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
-
-
-def needs_state(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> bool:
-    """Whether a quantity depends on the state: to solve for one that nobody reads takes minutes."""
-    inputs = {
-        "state": jax.ShapeDtypeStruct((num_values(problem),), problem.forward.dtype),
-        "z": unknowns_like(problem, coordinates),
-    }
-
-    def of_draw(given: dict[str, Any]) -> Any:
-        return jax.tree.map(jnp.asarray, sampler(jr.key(0), problem, given["state"], given["z"]))
-
-    return "state" in dependence(of_draw, inputs).reads
-
-
-def no_states(problem: InverseProblem, count: int) -> Float[Array, "draw node"]:
-    return jnp.zeros((count, num_values(problem)), problem.forward.dtype)
-
-
-def num_values(problem: InverseProblem) -> int:
-    """Of the state, in all experiments; in time, of what was recorded."""
-    if problem.time is not None:
-        return problem.time.num_recorded
-    return len(problem.forwards) * problem.forward.space.num_dofs
-
-
-def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, Any]:
-    """Shapes and types of what one draw stands for."""
-    own = jax.ShapeDtypeStruct((coordinates.shape[1],), coordinates.dtype)
-    # Not the bound method: JAX would compare the whole problem, array by array.
-    return jax.eval_shape(lambda own: problem.z(own), own)  # noqa: PLW0108
-
-
-def num_sharing(problem: InverseProblem, coordinates: Draws) -> int:
-    """How many draws in a row differ in some unknowns alone: in time they are marched together.
-
-    So are those that `conditional` makes for values of the unknowns that it does not integrate out.
-    """
-    if problem.time is None:
-        return 1
-    rows = np.asarray(coordinates)
-    count = len(rows)
-    changes = (rows[1:] != rows[:-1]).sum(axis=0)
-    seldom = changes < count - 1
-    if not seldom.any() or seldom.all():
-        return 1
-    starts = np.flatnonzero((rows[1:, seldom] != rows[:-1, seldom]).any(axis=1)) + 1
-    result = int(np.gcd.reduce(np.append(starts, count)))
-    return max(size for size in range(1, MOST_TOGETHER + 1) if result % size == 0)
-
-
-def split_shared(z: Z, together: int) -> tuple[Z, Z]:
-    """What so many draws in a row share, once for each block of them; and the rest, by blocks."""
-    shared, own = {}, {}
-    for name, entry in z.items():
-        blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, together, *leaf.shape[1:]), entry)
-        first = jax.tree.map(lambda leaf: leaf[:, 0], blocks)
-        alike = jax.tree.map(lambda leaf: bool(jnp.all(leaf == leaf[:, :1])), blocks)
-        is_shared = together > 1 and all(jax.tree.leaves(alike))
-        (shared if is_shared else own)[name] = first if is_shared else blocks
-    return shared, own
-
-
-@eqx.filter_jit
-def of_chunk(
-    problem: InverseProblem,
-    sampler: Sampler,
-    keys: Key[Array, "block together"],
-    shared: Z,
-    own: Z,
-    states: Float[Array, "draw node"],
-) -> PyTree[Array]:
-    """The quantity for each of some draws, blocks of which have some unknowns in common."""
-
-    def of_draw(key: PRNGKeyArray, own: PyTree, state: Float[Array, " node"], shared: PyTree):
-        return jax.tree.map(jnp.asarray, sampler(key, problem, state, shared | own))
-
-    def of_block(given: Any) -> PyTree[Array]:
-        keys, shared, own, states = given
-        if len(keys) == 1:
-            key, own, state = jax.tree.map(lambda leaf: leaf[0], (keys, own, states))
-            return jax.tree.map(lambda leaf: leaf[None], of_draw(key, own, state, shared))
-        return jax.vmap(of_draw, in_axes=(0, 0, 0, None))(keys, own, states, shared)
-
-    # One after the other: several factorisations of many matrices at a time have been seen to wait
-    # for each other forever, on two cores. A block has one.
-    blocks = states.reshape(*keys.shape, -1)
-    result = jax.lax.map(of_block, (keys, shared, own, blocks))
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), result)
-
-
-def num_numbers(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
-    """In one draw of a quantity, and of the state that it is of."""
-    size = num_values(problem)
-    state, keys = (
-        jax.ShapeDtypeStruct((1, size), problem.forward.dtype),
-        jr.split(jr.key(0), (1, 1)),
+    together: bool = True,
+) -> NewPoints:
+    """Where new measurements are made: at places, or at each of them at each of the times."""
+    posed = posterior.problem if under is None else under
+    mesh, axis = posed.forward.space.mesh, None if posed.time is None else posed.time.axis
+    points = mesh.nodes if at is None else point_rows(at, mesh.dim)
+    where, readings = None, {}
+    if times is None:
+        where = locate(mesh, points, tolerance=tolerance, outside="raise")
+    else:
+        readings = {MEASUREMENT: reading(posed, times, at, tolerance=tolerance)}
+    settings = {"num_draws": num_draws, "seed": seed, "for_summary": True, "under": under}
+    draws, states = draws_and_readings(posterior, readings, **settings)
+    is_map, sites, when = at is None or isinstance(at, Grid), draws.shifts.sites, None
+    if axis is not None:
+        dates = axis.times[-1:] if times is None else np.atleast_1d(axis.numbers(times))
+        when, points = np.repeat(dates, len(points)), np.tile(points, (len(dates), 1))
+    return new_points(
+        draws,
+        points,
+        where,
+        covariates_at(posterior.problem, at, design, times),
+        given=states.get(MEASUREMENT),
+        seed=seed,
+        together=together,
+        site=None if sites is None or is_map else sites.numbers_at(points),
+        when=when,
     )
-    z = unknowns_like(problem, coordinates)
-    z = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, *leaf.shape), leaf.dtype), z)
-    one = eqx.filter_eval_shape(of_chunk, problem, sampler, keys, {}, z, state)
-    return max(size, sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one)))
 
 
-def chunk_size(num_draws: int, numbers: int) -> int:
-    """As many draws as fit at once, in chunks of nearly equal size."""
-    fitting = max(CHUNK_NUMBERS // numbers, 1)
-    return math.ceil(num_draws / math.ceil(num_draws / fitting))
+def check_same_unknowns(known: InverseProblem, other: InverseProblem) -> None:
+    ours, theirs = (
+        {name: one.num_coordinates for name, one in problem.latents.latents.items()}
+        for problem in (known, other)
+    )
+    if ours != theirs:
+        raise RieszError(
+            f"a scenario has the unknowns {theirs or 'nothing'}, and the posterior {ours} (names "
+            "and numbers of coordinates): they must be the same."
+        )

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import budget, flux_through
 from riesz.fem.evaluate import (
     AtPoints,
     EvaluationPoints,
@@ -20,6 +19,7 @@ from riesz.fem.evaluate import (
     fluxes_at,
     states_at,
 )
+from riesz.fem.fluxes import budget, flux_through
 from riesz.posterior.posterior import check_unknown
 from riesz.problem.problem import InverseProblem, NodeValues
 from riesz.problem.unknowns import FLUX, STATE
@@ -133,8 +133,8 @@ def quantity_named(
     """The state "u", an unknown by its name, or the vector "flux"."""
     if problem.time is not None and name in (STATE, FLUX):
         raise RieszError(
-            f"the equation is one in time, and {name!r} differs from date to date: use "
-            "predict_in_time, which takes times."
+            f"the equation is one in time, and {name!r} differs from date to date: ask for 'u' or "
+            "'measurement' at times=..."
         )
     if name == STATE:
         return StateAt(where, which_experiment(problem, experiment))

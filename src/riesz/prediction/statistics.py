@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import RieszError
-from riesz.mesh.grids import Grid
 
 Chunk = Float[np.ndarray, "draw *shape"]
 Statistic = Float[np.ndarray, "*shape"]
@@ -39,12 +38,11 @@ class Prediction(eqx.Module):
     num_draws: int = eqx.field(static=True)
     draws: Chunk | None = None
 
-    def on_grid(self, grid: Grid) -> "Prediction":
-        """What was predicted at the points of a grid, as arrays on it."""
-        draws = None if self.draws is None else np.stack([*map(grid.fill, self.draws)])
-        return dataclasses.replace(
-            jax.tree.map(grid.fill, dataclasses.replace(self, draws=None)), draws=draws
-        )
+    def reshape(self, change: Callable[[Statistic], Statistic]) -> "Prediction":
+        """The same in another shape, such as that of a grid."""
+        draws = None if self.draws is None else np.stack([*map(change, self.draws)])
+        statistics = jax.tree.map(change, dataclasses.replace(self, draws=None))
+        return dataclasses.replace(statistics, draws=draws)
 
 
 class Running(eqx.Module):

@@ -13,7 +13,6 @@ import equinox as eqx
 import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float
-from scipy.spatial.distance import cdist
 
 from riesz.arrays import on_device
 from riesz.priors.kernels import AbstractKernel, Matern32, length_scale_of
@@ -97,28 +96,22 @@ class LocalEffect(eqx.Module):
         places = np.asarray(self.places, float)
         sd, lengths, own = np.split(np.asarray(weights, float), [1, 2], axis=1)
         values = np.empty(own.shape)  # at the places
+        like = self.kernel.on_host()._replace(sd=1.0)
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
-            matrix = self.correlations(length, places, places) + JITTER * np.eye(len(places))
+            matrix = like._replace(lengths=length).matrix(places, places)
+            matrix += JITTER * np.eye(len(places))
             values[rows] = sd[rows] ** 2 * own[rows] @ matrix
         mean, left = np.zeros((2, len(weights), len(points)))
         for length, share in zip(*shares_of(lengths[:, 0]), strict=True):
             rows = np.flatnonzero(share)
-            matrix = self.correlations(length, places, places) + JITTER * np.eye(len(places))
-            factor, near = np.linalg.cholesky(matrix), self.correlations(length, places, points)
+            kernel = like._replace(lengths=length)
+            factor, near = inducing_factor(kernel, places), kernel.matrix(places, points)
             white = sla.solve_triangular(factor, near, lower=True)
             solved = sla.solve_triangular(factor, values[rows].T, lower=True).T
             mean[rows] += share[rows, None] * (solved @ white)
             left[rows] += share[rows, None] * (1 - np.einsum("ij,ij->j", white, white))
         return LocalMoments(mean, sd * np.sqrt(np.maximum(left, 0.0)))
-
-    def correlations(
-        self,
-        length: float,
-        points: Float[np.ndarray, "point dim"],
-        others: Float[np.ndarray, "other dim"],
-    ) -> Float[np.ndarray, "point other"]:
-        return self.kernel.profile(cdist(points / length, others / length, "sqeuclidean"), np)
 
     def describe(self) -> str:
         sd, length = float(self.kernel.sd), float(length_scale_of(self.kernel)[0])

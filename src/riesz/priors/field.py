@@ -48,6 +48,9 @@ ALL = slice(None)
 class AbstractField(eqx.Module):
     """A family of functions on the domain with finitely many weights."""
 
+    is_log = False
+    """Whether it is the exponential of what was thought of."""
+
     @abstractmethod
     def gather(self, domain: Domain) -> PyTree[Array]:
         """What each entity needs to evaluate it, with the entity axis last."""
@@ -65,11 +68,6 @@ class AbstractField(eqx.Module):
     ) -> Float[np.ndarray, "draw chosen"]:
         """For many draws, at some nodes; where that is quick, without a program."""
         return np.asarray(draws_on_device(self, on_device(weights)))[:, some]
-
-    @property
-    def is_log(self) -> bool:
-        """Whether it is the exponential of what was thought of."""
-        return False
 
     def degree(self) -> int:
         """The polynomial degree for which to choose a quadrature rule."""
@@ -277,7 +275,7 @@ def as_mean(given: Any) -> Mean:
     )
 
 
-def as_scale(name: str, given: Any) -> float:
+def as_positive_number(name: str, given: Any) -> float:
     """What may be the sd or the length of a field."""
     value = plain_number(given)
     if isinstance(value, float | int) and 0 < value < np.inf:

@@ -35,6 +35,9 @@ ManyZ = dict[str, PyTree[Float[Array, "draw ..."]]]
 class AbstractLatent(eqx.Module):
     """One unknown of an inverse problem with its prior."""
 
+    num_scales = 0
+    """How many of its coordinates, the first ones, are scales of what the others make."""
+
     @property
     @abstractmethod
     def num_coordinates(self) -> int:
@@ -51,11 +54,6 @@ class AbstractLatent(eqx.Module):
     def display_value(self, entry: PyTree[Float[Array, "..."]]) -> Float[Array, "..."]:
         """The quantity itself, for what `z` holds of it: a field at the nodes."""
         return jnp.asarray(entry)
-
-    @property
-    def num_scales(self) -> int:
-        """How many of its coordinates, the first ones, are scales of what the others make."""
-        return 0
 
     def value_given(
         self, scales: Float[Array, " scale"], rest: Float[Array, " rest"]

@@ -39,19 +39,19 @@ def quantile(prior: dist.Distribution, coordinates: Numbers) -> Numbers:
     return BY_TAILS[type(prior)](prior, upper, beyond)
 
 
-def between(low: Any, high: Any, upper: Sides, beyond: Numbers) -> Numbers:
+def point_between(low: Any, high: Any, upper: Sides, beyond: Numbers) -> Numbers:
     """A part `beyond` of the way from the end on its side."""
     low, high = as_dtype_of(beyond, low, high)
     return jnp.where(upper, high - (high - low) * beyond, low + (high - low) * beyond)
 
 
 def uniform(prior: dist.Uniform, upper: Sides, beyond: Numbers) -> Numbers:
-    return between(prior.low, prior.high, upper, beyond)
+    return point_between(prior.low, prior.high, upper, beyond)
 
 
 def log_uniform(prior: dist.LogUniform, upper: Sides, beyond: Numbers) -> Numbers:
     low, high = as_dtype_of(beyond, prior.low, prior.high)
-    return jnp.exp(between(jnp.log(low), jnp.log(high), upper, beyond))
+    return jnp.exp(point_between(jnp.log(low), jnp.log(high), upper, beyond))
 
 
 def exponential(prior: dist.Exponential, upper: Sides, beyond: Numbers) -> Numbers:

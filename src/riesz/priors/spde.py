@@ -28,7 +28,7 @@ from riesz.priors.field import (
     NodalField,
     Transform,
     as_mean,
-    as_scale,
+    as_positive_number,
     mean_at_nodes,
     range_text,
 )
@@ -74,6 +74,8 @@ class ScaledNodalLatent(AbstractFieldLatent):
     The variance of the field that unit white noise makes falls with $\kappa^{-2\nu}$.
     """
 
+    num_scales = 2
+
     field: AbstractField
     pattern: SparsePattern
     parts: Float[Array, "3 entry"]  # of the operator: without kappa, times kappa, times its square
@@ -84,10 +86,6 @@ class ScaledNodalLatent(AbstractFieldLatent):
     spread: LearnedScales = eqx.field(static=True)
     description: str = eqx.field(static=True)
     solver: AbstractLinearSolver = SparseLU()
-
-    @property
-    def num_scales(self) -> int:
-        return 2
 
     @property
     def num_coordinates(self) -> int:
@@ -122,11 +120,13 @@ class SPDEField(AbstractFieldPrior):
     quantity. With `learned` both scales are unknown as well, the given ones being their medians.
     """
 
-    sd: float = eqx.field(static=True, converter=partial(as_scale, "sd"))
+    sd: float = eqx.field(static=True, converter=partial(as_positive_number, "sd"))
     length_scale: float | None = eqx.field(
         static=True,
         default=None,
-        converter=lambda given: None if given is None else as_scale("length_scale", given),
+        converter=lambda given: (
+            None if given is None else as_positive_number("length_scale", given)
+        ),
     )
     mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
     transform: Transform | None = eqx.field(static=True, default=None)
@@ -154,24 +154,14 @@ class SPDEField(AbstractFieldPrior):
         field, learned = NodalField(jnp.asarray(mean), self.transform), self.learned
         if learned is None:
             scaled = SparseMatrix(pattern, tau * operator.values)
-            return nodal_latent(field, scaled, root_volumes, description, solver)
+            # Ready for all solves to come.
+            prepared = eqx.filter_jit(solver.prepare)(scaled)
+            return NodalLatent(field, scaled, root_volumes, description, solver, prepared)
         description += f"; sd and length learned, {learned.describe()}"
         return ScaledNodalLatent(
             *(field, pattern, parts, root_volumes),
             *(kappa, float(tau), smoothness, learned, description, solver),
         )
-
-
-def nodal_latent(
-    field: AbstractField,
-    operator: SparseMatrix,
-    root_volumes: Float[Array, " node"],
-    description: str,
-    solver: AbstractLinearSolver,
-) -> NodalLatent:
-    """The unknown, with the operator made ready for all solves to come."""
-    prepared = eqx.filter_jit(solver.prepare)(operator)
-    return NodalLatent(field, operator, root_volumes, description, solver, prepared)
 
 
 FORMS = (diffusion(1.0), robin(1 / BOUNDARY_LENGTH, 0.0), reaction(1.0))

@@ -21,6 +21,7 @@ from riesz.fem.terms.weakform import WeakForm
 from riesz.fem.time.problem import at_time, initial_values
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import Hierarchy
+from riesz.notes import Note, NoteWarning
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
@@ -99,7 +100,7 @@ def unknowns_of(part: Any) -> tuple[str, ...]:
     return tuple(name for name in named if name != TIME)
 
 
-def check_known(coefficient: AbstractCoefficient, known: tuple[str, ...]) -> None:
+def check_initial_unknowns(coefficient: AbstractCoefficient, known: tuple[str, ...]) -> None:
     """Raise where the initial state is an unknown without a prior."""
     for name in unknowns_of(coefficient):
         if name not in known:
@@ -275,8 +276,4 @@ def tell_unused(parts: Described, z: Z) -> None:
             continue
         unused.append(name)
     if unused:
-        warnings.warn(
-            f"the unknown {', '.join(map(repr, unused))} has a prior, but neither the equation nor "
-            "the boundary nor the noise reads it: its posterior is its prior.",
-            stacklevel=5,
-        )
+        warnings.warn(NoteWarning(Note("unused_unknowns", unknowns=unused)), stacklevel=5)

@@ -109,14 +109,6 @@ def linear(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     return join_dependences(operands)
 
 
-def of_conversion(equation: Any, operands: Sequence[Dependence]) -> Dependence:
-    return operands[0]
-
-
-def of_product(equation: Any, operands: Sequence[Dependence]) -> Dependence:
-    return product(*operands)
-
-
 def of_quotient(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     top, below = operands
     return join_dependences([product(top, below), nonlinear([below])])
@@ -173,11 +165,11 @@ RULES: dict[str, Callable[[Any, Sequence[Dependence]], Dependence]] = {
     **dict.fromkeys(("reshape", "broadcast_in_dim", "squeeze", "transpose", "rev"), linear),
     **dict.fromkeys(("pad", "split", "stack", "unstack", "tile", "copy_p"), linear),
     **dict.fromkeys(("stop_gradient", "optimization_barrier"), linear),
-    **dict.fromkeys(("mul", "dot_general"), of_product),
+    **dict.fromkeys(("mul", "dot_general"), lambda _, operands: product(*operands)),
     **dict.fromkeys(("triangular_solve", "host_lu", "custom_linear_solve"), of_linear_solve),
     **dict.fromkeys(("gather", "dynamic_slice", "dynamic_update_slice"), of_indexing),
     **dict.fromkeys(("scatter", "scatter-add"), of_indexing),
-    "convert_element_type": of_conversion,
+    "convert_element_type": lambda _, operands: operands[0],
     "div": of_quotient,
     "integer_pow": of_power,
     "select_n": of_selection,

@@ -117,8 +117,10 @@ def sign(part: Term | PointSource) -> str:
 
 
 def term_text(term: Term) -> str:
-    told = {key: c for key, c in term.coefficients.items() if key not in STEPPED.get(term.name, ())}
-    inside = ", ".join(f"{key}: {coefficient_text(c)}" for key, c in told.items())
+    coefficients = {
+        key: c for key, c in term.coefficients.items() if key not in STEPPED.get(term.name, ())
+    }
+    inside = ", ".join(f"{key}: {coefficient_text(c)}" for key, c in coefficients.items())
     return f"{term.name}({inside})" + ("" if term.on is None else f" on {term.on}")
 
 

@@ -30,6 +30,7 @@ from riesz.fem.terms.coefficient import (
 )
 from riesz.fem.terms.pointwise import Point, State
 from riesz.fem.terms.weakform import PointSource, Term
+from riesz.notes import Note, NoteWarning
 from riesz.priors.field import FieldCoefficient
 from riesz.priors.latent import LatentSpace
 
@@ -59,22 +60,20 @@ def tell_unidentified_scale(
         return
     if any(has_known_size(rate_sizes(source, zs)) for source in sources):
         return
-    scaled = [f"{term.name} by {unknowns_of(term)}" for term, _ in terms if not is_zero(term)]
+    scaled = [
+        f"{term.name} by {unknowns_text(term)}"
+        for term, _ in terms
+        if not has_zero_coefficient(term)
+    ]
     scaled += [f"point_source by {s.rates.name!r}" for s in sources if isinstance(s.rates, Latent)]
-    warnings.warn(
-        f"every term of the equation is scaled by an unknown ({', '.join(scaled)}): values of u "
-        "stay the same when all are multiplied by one number, so that only their ratios are "
-        "identified, and the common scale comes from the priors alone. Give a known source, a "
-        "flux, or an informative prior for one of them.",
-        stacklevel=4,
-    )
+    warnings.warn(NoteWarning(Note("only_ratios", terms=scaled)), stacklevel=4)
 
 
 def is_known(term: Term) -> bool:
     """Whether a term certainly has a size that no unknown changes."""
     reads_z = "z" in inspect.signature(term.integrand).parameters
     known = all(does_not_read_z(c) for c in term.coefficients.values())
-    return known and not reads_z and not is_zero(term)
+    return known and not reads_z and not has_zero_coefficient(term)
 
 
 def does_not_read_z(coefficient: AbstractCoefficient) -> bool:
@@ -85,7 +84,7 @@ def does_not_read_z(coefficient: AbstractCoefficient) -> bool:
     return isinstance(coefficient, Constant | Nodal | PerCell)
 
 
-def is_zero(term: Term) -> bool:
+def has_zero_coefficient(term: Term) -> bool:
     """Whether the first coefficient, which scales all terms of this library, is zero."""
     coefficient = next(iter(term.coefficients.values()), None)
     if isinstance(coefficient, Constant):
@@ -95,7 +94,7 @@ def is_zero(term: Term) -> bool:
     return False
 
 
-def unknowns_of(term: Term) -> str:
+def unknowns_text(term: Term) -> str:
     parts = [part for c in term.coefficients.values() for part in parts_of(c)]
     names = [repr(part.name) for part in parts if isinstance(part, Latent | FieldCoefficient)]
     return " and ".join(names) or "a function of unknowns"
@@ -127,24 +126,22 @@ def term_sizes(
 def sizes_at(
     term: Term, element: Lagrange, domain: Domain, zs: PyTree
 ) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
-    vertices = jnp.moveaxis(domain.nodes[:, domain.corners], 0, 1)
     num_corners = len(domain.corners)
     middle = jnp.full((num_corners, len(domain.measure)), 1 / num_corners, domain.measure.dtype)
     barycentric = middle if domain.facet_points is None else domain.facet_points[0]
 
     def sizes_of(z):
         physics = resolve_terms((term,), element, z)
-        gathered = {name: c.gather(domain) for name, c in physics.terms[0].coefficients.items()}
 
         def parts(vertices, weights, normal, local, number):
             state = State(number, (number,) * domain.dim)
             point = Point(position(vertices, tuple(weights)), tuple(weights), state, z)
-            form = sum_of_terms(physics, (local,), normal, point)
+            form = sum_of_terms(physics, local, normal, point)
             result = (form.density, *((None,) * domain.dim if form.flux is None else form.flux))
             return jnp.stack([jnp.zeros(()) if p is None else jnp.asarray(p) for p in result])
 
         over_places = jax.vmap(parts, in_axes=(-1, -1, -1, -1, None))
-        arguments = (vertices, barycentric, domain.normal, gathered)
+        arguments = (domain.vertices, barycentric, domain.normal, physics.gather(domain))
         without, with_state = (
             over_places(*arguments, jnp.asarray(u, domain.measure.dtype)) for u in (0.0, 1.0)
         )

@@ -104,8 +104,8 @@ def without_derivative(problem: InverseProblem) -> tuple[str, ...]:
             steps = (with_history(problem.forward, jnp.ones((), problem.forward.dtype), state),)
             values += [] if time.initial is None else [initial_values(time.initial, then)]
         each = jnp.tile(state, len(steps))
-        seen = problem.predict(each, z) if time is None else jnp.zeros_like(problem.observed)
-        density = problem.likelihood.log_prob(problem.observed, seen, z)
+        predicted = problem.predict(each, z) if time is None else jnp.zeros_like(problem.observed)
+        density = problem.likelihood.log_prob(problem.observed, predicted, z)
         return [*values, *(residual(one, state, then) for one in steps), density]
 
     reads, moves = (
@@ -147,10 +147,10 @@ def beside_the_equation(problem: InverseProblem) -> tuple[Dependence, Dependence
     return of_unknowns(problem, boundary_and_initial), of_unknowns(problem, shift)
 
 
-def affine_together(names: Iterable[str], found: Dependence) -> set[str]:
+def affine_together(names: Iterable[str], dependence_of_all: Dependence) -> set[str]:
     """Those that meet neither themselves nor each other: of a product both are left out."""
     left = set(names)
-    return left - {name for pair in found.meets if pair <= left for name in pair}
+    return left - {name for pair in dependence_of_all.meets if pair <= left for name in pair}
 
 
 @once_per_problem

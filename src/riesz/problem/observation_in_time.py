@@ -19,11 +19,12 @@ from riesz.fem.assembly import jacobian, with_dirichlet
 from riesz.fem.elements.space import Functionals, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
+from riesz.fem.solve import solve
 from riesz.fem.time.axis import TimeAxis
 from riesz.fem.time.fixed import residual_of_prescribed
 from riesz.fem.time.problem import TransientProblem, at_time
 from riesz.fem.time.scheme import SDIRK2, num_stages
-from riesz.fem.time.time_stepping import evaluate_initial_state, integrate_in_time, recorded_in_time
+from riesz.fem.time.time_stepping import evaluate_initial_state, integrate_in_time
 from riesz.observe.observables import AbstractObservable, AtPoints
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
@@ -98,7 +99,7 @@ class ObservationInTime(eqx.Module):
     ) -> Float[Array, " record"]:
         """The same, but raises where there is no solution."""
         reader = Reader(self.sensors, step)
-        return recorded_in_time(self.transient(step), reader, z, linear_solver=solver).ravel()
+        return solve(self.transient(step), z, linear_solver=solver, record=reader).ravel()
 
     def initial_state(self, step: BoundaryValueProblem, z: PyTree) -> Float[Array, " dof"] | None:
         """The first state, where it is given."""

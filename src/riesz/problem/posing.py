@@ -16,6 +16,7 @@ from jaxtyping import DTypeLike
 from riesz.errors import RieszError
 from riesz.fem.elements.space import P1, Space
 from riesz.fem.problem import (
+    BoundaryValueProblem,
     Newton,
     boundary_value_problem,
     check_kinds,
@@ -44,8 +45,8 @@ from riesz.priors.field import AbstractFieldLatent
 from riesz.priors.latent import LatentSpace, latent_space
 from riesz.problem.checks import (
     Described,
+    check_initial_unknowns,
     check_kinds_of_parts,
-    check_known,
     check_names,
     check_noise_count,
     check_parts,
@@ -74,11 +75,12 @@ class Experiment(eqx.Module):
 
 def inverse_problem(
     domain: Mesh | Hierarchy | Space,
-    equation: WeakForm,
+    equation: WeakForm | None = None,
     *,
     latents: Mapping[str, Any],
-    observations: Observations | Sequence[Observations],
-    likelihood: AbstractLikelihood | Sequence[AbstractLikelihood],
+    observations: Observations | Sequence[Observations] | None = None,
+    likelihood: AbstractLikelihood | Sequence[AbstractLikelihood] | None = None,
+    experiments: Sequence[Experiment] | None = None,
     dirichlet: Mapping[str, Any] | None = None,
     times: Any = None,
     initial: Any = None,
@@ -94,35 +96,40 @@ def inverse_problem(
     the prior of each unknown that the equation, the Dirichlet values or the noise name;
     observations may lie outside the domain by `tolerance`, a length. Where values on the boundary
     are not known, `dirichlet` may hold an unknown's name, or `Unknown(prior)`. Several kinds of
-    data are lists of `observations` and of a `likelihood` for each.
+    data are lists of `observations` and of a `likelihood` for each. Instead of an equation and what
+    was observed, `experiments` may list several that share their unknowns: states stand one after
+    the other, `problem.states(state)`.
 
     With `times`, a `time_axis(...)`, the equation has a `storage` term, observations have times,
     and `initial` is the state to begin with, as in `transient_problem`. Without, `initial` is where
     Newton's iteration starts if the equation is not linear, as in `boundary_value_problem`; its
     settings are `newton`.
     """
-    only = Experiment(equation, observations, likelihood, dirichlet, newton, initial)
     timed = None if times is None else InTime(times, initial, scheme)
-    if times is None and has_storage(equation):
+    start = initial if timed is None else None
+    parts: tuple[Any, ...] = (equation, observations, likelihood, dirichlet, newton, start)
+    if experiments is None:
+        check_complete(equation, observations, likelihood)
+        experiments = (Experiment(*parts),)
+    else:
+        check_experiments(experiments, parts, in_time=timed is not None)
+    return pose(domain, tuple(experiments), latents, tolerance, dtype, timed)
+
+
+def check_complete(equation: Any, observations: Any, likelihood: Any) -> None:
+    """Raise where a problem without experiments lacks a part."""
+    named = {"equation": equation, "observations": observations, "likelihood": likelihood}
+    missing = [name for name, part in named.items() if part is None]
+    if missing:
         raise RieszError(
-            "the equation has a storage term, but there is no time axis: give "
-            "times=rz.fem.time_axis(...), or leave it out for a steady state."
+            f"the problem lacks {' and '.join(missing)}: give them, or experiments=[...]."
         )
-    return pose(domain, (only,), latents, tolerance, dtype, timed)
 
 
-def shared_problem(
-    domain: Mesh | Hierarchy | Space,
-    experiments: Sequence[Experiment],
-    *,
-    latents: Mapping[str, Any],
-    tolerance: float | None = None,
-    dtype: DTypeLike | None = None,
-) -> InverseProblem:
-    """Several experiments on one domain that share their unknowns, for `nuts` and `laplace`.
-
-    States stand one after the other, `problem.states(state)`; predictions are of the first.
-    """
+def check_experiments(
+    experiments: Sequence[Experiment], beside: tuple[Any, ...], *, in_time: bool
+) -> None:
+    """Raise where there are none, or parts of a problem `beside` them."""
     for one in experiments:
         if not isinstance(one, Experiment):
             raise RieszError(
@@ -131,7 +138,18 @@ def shared_problem(
             )
     if not experiments:
         raise RieszError("there are no experiments: give at least one.")
-    return pose(domain, tuple(experiments), latents, tolerance, dtype)
+    if in_time and len(experiments) > 1:
+        raise RieszError(
+            f"there are {len(experiments)} experiments and a time axis: in time give one, or leave "
+            "times=... out."
+        )
+    names = [part.name for part in dataclasses.fields(Experiment)]
+    given = [name for name, part in zip(names, beside, strict=True) if part is not None]
+    if given:
+        raise RieszError(
+            f"beside experiments there are {', '.join(given)}, of which each has its own: give "
+            "them to rz.Experiment(...)."
+        )
 
 
 def pose(
@@ -157,6 +175,11 @@ def pose(
     for one in experiments:
         dirichlet = {} if one.dirichlet is None else one.dirichlet
         check_kinds(finite_elements, one.equation, dirichlet)
+        if timed is None and has_storage(one.equation):
+            raise RieszError(
+                "the equation has a storage term, but there is no time axis: give "
+                "times=rz.fem.time_axis(...), or leave it out for a steady state."
+            )
         values, priors = name_unknowns(dirichlet, latents)
         for name in values.values():
             if isinstance(name, str) and name in every and every[name] is not priors.get(name):
@@ -177,7 +200,7 @@ def pose(
             resolve_dirichlet(values, space, dim),
             dtype=precision,
             newton=one.newton,
-            initial=one.initial if timed is None else None,
+            initial=one.initial,
         )
         for one, values in zip(experiments, boundaries, strict=True)
     )
@@ -185,21 +208,35 @@ def pose(
         begin = initial_state(timed.initial, space, dim)
         transient = in_time(forwards[0], timed.times, begin, timed.scheme)
         return problem_in_time(transient, space, observed, likelihood, tolerance, hierarchy)
-    placed = [
-        join_observations(own).what.discretise(forward, space, tolerance)
-        for own, forward in zip(data, forwards, strict=True)
-    ]
-    sensors = tuple(one.sensors for one in placed)
-    check_parts(Described(forwards, sensors, likelihood, observed.num_sensors), space)
-    linear = stack_operators([one.operator for one in sensors], apart=True)
-    if linear is not None:  # measured fluxes and coefficients tell the scale
+    each = [join_observations(own) for own in data]
+    result = steady_problem(forwards, space, each, likelihood, tolerance, hierarchy)
+    if result.linear is not None:  # measured fluxes and coefficients tell the scale
         tell_unidentified_scale(forwards, space)
+    return result
+
+
+def steady_problem(
+    forwards: tuple[BoundaryValueProblem, ...],
+    latents: LatentSpace,
+    each: Sequence[Observations],
+    likelihood: AbstractLikelihood,
+    tolerance: float | None,
+    hierarchy: Hierarchy | None,
+) -> InverseProblem:
+    """Of steady states, with what was observed of each."""
+    placed = [
+        own.what.discretise(forward, latents, tolerance)
+        for own, forward in zip(each, forwards, strict=True)
+    ]
+    observed, sensors = join_observations(each), tuple(one.sensors for one in placed)
+    check_parts(Described(forwards, sensors, likelihood, observed.num_sensors), latents)
+    linear = stack_operators([one.operator for one in sensors], apart=True)
     return InverseProblem(
         forward=forwards[0],
-        latents=space,
+        latents=latents,
         linear=linear,
         sensors=sensors if linear is None else (),
-        observed=jnp.asarray(observed.values, precision),
+        observed=jnp.asarray(observed.values, forwards[0].dtype),
         likelihood=likelihood,
         observations=with_centres(observed, np.concatenate([one.centres for one in placed])),
         hierarchy=hierarchy,
@@ -212,7 +249,7 @@ def initial_state(given: Any, latents: LatentSpace, dim: int) -> Any:
     if given is None or isinstance(given, SteadyState):
         return given
     named = as_coefficient(given, INITIAL)
-    check_known(named, latents.names)
+    check_initial_unknowns(named, latents.names)
     return with_field(named, latents, dim)
 
 
@@ -266,11 +303,7 @@ def joint(
 
 
 def with_observations(
-    problem: InverseProblem,
-    observations: Observations,
-    likelihood: AbstractLikelihood,
-    *,
-    tolerance: float | None = None,
+    problem: InverseProblem, observations: Observations, likelihood: AbstractLikelihood
 ) -> InverseProblem:
     """The same problem of one experiment for other measurements.
 
@@ -279,23 +312,11 @@ def with_observations(
     """
     check_noise_count(likelihood, observations.num_sensors)
     likelihood.check_values(observations.values)
+    known = (likelihood, None, problem.hierarchy)
     if problem.time is not None:
         transient = problem.time.transient(problem.forward)
-        known = (problem.latents, observations, likelihood, tolerance, problem.hierarchy)
-        return problem_in_time(transient, *known)
-    placed = observations.what.discretise(problem.forward, problem.latents, tolerance)
-    parts = Described((problem.forward,), (placed.sensors,), likelihood, observations.num_sensors)
-    check_parts(parts, problem.latents)
-    linear = placed.sensors.operator
-    return dataclasses.replace(
-        problem,
-        linear=linear,
-        sensors=(placed.sensors,) if linear is None else (),
-        observed=jnp.asarray(observations.values, problem.forward.dtype),
-        likelihood=likelihood,
-        observations=with_centres(observations, placed.centres),
-        others=(),
-    )
+        return problem_in_time(transient, problem.latents, observations, *known)
+    return steady_problem((problem.forward,), problem.latents, [observations], *known)
 
 
 def resolve_dirichlet(

@@ -12,6 +12,7 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import Latent, parts_of
 from riesz.fem.terms.weakform import SCALAR, Shape, Term
 from riesz.mesh.location import locate
+from riesz.notes import Note, NoteWarning
 from riesz.observe.likelihood import AbstractLikelihood, scale_at
 from riesz.priors.field import AbstractFieldLatent, FieldCoefficient
 from riesz.priors.latent import AbstractLatent, LatentSpace, value_of
@@ -80,16 +81,13 @@ def check_prior_sign(latent: AbstractLatent, name: str, place: str) -> None:
     if isinstance(latent, AbstractFieldLatent) or shape_of(latent) != ():
         normals = np.random.default_rng(0).normal(size=(PRIOR_DRAWS, latent.num_coordinates))
         low = min(nodal_values(latent, jnp.asarray(one)).min() for one in normals)
-        where, advice = f"in {PRIOR_DRAWS} draws", "LogGP or transform=jnp.exp (log-gp, log-kl)"
+        code = "field_not_positive"
     else:
         low = min(values_at(latent, -FAR_OUT), values_at(latent, FAR_OUT))
-        where, advice = "at three standard deviations", "a LogNormal prior (lognormal)"
+        code = "number_not_positive"
     if not low > 0:
-        warnings.warn(
-            f"the prior of {name!r} reaches {low:.3g} {where}, but {place} must be positive: use "
-            f"{advice}, or a narrower prior.",
-            stacklevel=6,
-        )
+        note = Note(code, unknown=name, low=low, place=place, draws=PRIOR_DRAWS)
+        warnings.warn(NoteWarning(note), stacklevel=6)
 
 
 def values_at(latent: AbstractLatent, coordinate: float) -> Float[np.ndarray, "..."]:

@@ -15,10 +15,9 @@ from riesz.fem.assembly import with_dirichlet
 from riesz.fem.default_solver import choose_solver
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
-from riesz.fem.problem import (
-    BoundaryValueProblem,
-)
-from riesz.fem.solve import find_root, solve
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.root import find_root
+from riesz.fem.solve import solve
 from riesz.mesh.refinement import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
@@ -96,7 +95,10 @@ class InverseProblem(eqx.Module):
         self, coordinates: Coordinates, linear_solver: AbstractLinearSolver | None = None
     ) -> NodeValues:
         """The exact solution on the mesh; in time, what is recorded of it."""
-        z = self.z(coordinates)
+        return self.state_of(self.z(coordinates), linear_solver)
+
+    def state_of(self, z: Any, linear_solver: AbstractLinearSolver | None = None) -> NodeValues:
+        """The same for values of the unknowns."""
         if self.time is not None:
             return self.time.solve_or_raise(self.forward, z, linear_solver)
         return concatenate_parts(
@@ -158,11 +160,7 @@ class InverseProblem(eqx.Module):
         `z` names every unknown: numbers and vectors as they are; a field by `rz.nodal(values)`,
         `rz.per_cell(values)`, a function of the place, or a number.
         """
-        if self.time is not None:
-            state = self.time.solve_or_raise(self.forward, z, None)
-        else:
-            state = concatenate_parts([solve(one, z) for one in self.forwards])
-        predicted = self.predict(state, z)
+        predicted = self.predict(self.state_of(z), z)
         if key is None:
             return self.likelihood.location(predicted, z)
         return self.likelihood.sample(key, predicted, z)
@@ -171,9 +169,9 @@ class InverseProblem(eqx.Module):
         """The scale of additive noise of each observation, in the precision of the state."""
         return self.likelihood.noise_sd(self.observed, z)
 
-    def whiten(self, seen: Float[Array, " sensor *column"], z: PyTree) -> Float[Array, "..."]:
+    def whiten(self, values: Float[Array, " sensor *column"], z: PyTree) -> Float[Array, "..."]:
         """Differences at the sensors in units in which noise is independent and of sd one."""
-        return self.likelihood.factor(self.observed, z).white(seen)
+        return self.likelihood.factor(self.observed, z).white(values)
 
     def log_likelihood(self, coordinates: Coordinates, state: NodeValues) -> Float[Array, ""]:
         """The log-density of the observations for a state."""

@@ -24,12 +24,13 @@ class Unknown(eqx.Module):
     prior: Any = None
 
 
-STATE, FLUX = "u", "flux"
+STATE, FLUX, MEASUREMENT = "u", "flux", "measurement"
 
 TAKEN = {
     STATE: "the state",
     TIME: "the time",
     FLUX: "the flux of the state",
+    MEASUREMENT: "what a new one reads",
     "coordinates": "a site of numpyro_model",
     "coordinate": "a plate of numpyro_model",
     "predicted": "a site of numpyro_model",

@@ -66,8 +66,8 @@ def pod_basis(
     whole = len(states) * mean @ (energy @ mean) + values.sum()
     beyond = np.cumsum(values[::-1])[::-1]  # what is left without this mode and those after it
     enough = int(np.sum(beyond > max(neglected, LEAST) ** 2 * whole))
-    kept = slice(min(enough, num_modes, int(np.sum(values > LEAST**2 * whole))))
-    return ReducedBasis(mean, offsets.T @ (vectors[:, kept] / np.sqrt(values[kept])))
+    leading = slice(min(enough, num_modes, int(np.sum(values > LEAST**2 * whole))))
+    return ReducedBasis(mean, offsets.T @ (vectors[:, leading] / np.sqrt(values[leading])))
 
 
 class Coefficients(eqx.Module):
@@ -149,8 +149,10 @@ def empirical_interpolation(
             Group(group.terms, group.domain.take(entities), group.entries[..., entities])
         )
         kept_weights.append(weight[..., entities])
-    told = Coefficients(tuple(kept_groups), tuple(kept_weights), on_device(inverse[:, order]))
-    return EmpiricalInterpolation(told, left.T / sizes[:, None])
+    coefficients = Coefficients(
+        tuple(kept_groups), tuple(kept_weights), on_device(inverse[:, order])
+    )
+    return EmpiricalInterpolation(coefficients, left.T / sizes[:, None])
 
 
 def leading(
@@ -222,11 +224,11 @@ def reduced_equation(
     columns, free = basis.columns, np.asarray(forward.free)
     places = np.asarray(forward.pattern.columns), np.asarray(forward.pattern.row_starts)
     size = (forward.num_free, forward.num_free)
-    entries = combine(matrix_entries, bare, matrix.of_seen, z)
+    entries = interpolate_entries(matrix_entries, bare, matrix.of_seen, z)
     matrices = [
         basis.modes.T @ (sp.csr_array((own, *places), shape=size) @ columns) for own in entries
     ]
-    loads = combine(load_entries, bare, load.of_seen, z) @ basis.modes
+    loads = interpolate_entries(load_entries, bare, load.of_seen, z) @ basis.modes
     wells = tuple(
         (source, on_device((operator.to_scipy()[:, free] @ basis.modes).T))
         for source, operator in wells_at_known_points(forward)
@@ -240,7 +242,7 @@ def reduced_equation(
     )
 
 
-def combine(
+def interpolate_entries(
     entries: Callable[[BoundaryValueProblem, ManyZ], Array],
     forward: BoundaryValueProblem,
     of_seen: Float[np.ndarray, "term draw"],

@@ -57,7 +57,7 @@ Coordinates = Float[Array, " coordinate"]
 
 def recover_gradients(mesh: Mesh, values: Columns) -> Float[np.ndarray, "node dim column"]:
     """The gradients of several nodal functions at every node."""
-    near = node_neighbours(mesh)
+    near = nodes_within_two_edges(mesh)
     gradients = np.empty((mesh.num_nodes, mesh.dim, values.shape[1]))
     for start in range(0, mesh.num_nodes, NODES_AT_ONCE):
         part = slice(start, min(start + NODES_AT_ONCE, mesh.num_nodes))
@@ -65,7 +65,7 @@ def recover_gradients(mesh: Mesh, values: Columns) -> Float[np.ndarray, "node di
     return gradients
 
 
-def node_neighbours(mesh: Mesh) -> sp.csr_array:
+def nodes_within_two_edges(mesh: Mesh) -> sp.csr_array:
     """Which nodes lie within two edges of each other."""
     corners = mesh.cells.shape[1]
     rows = np.repeat(mesh.cells, corners, axis=1).ravel()
@@ -177,19 +177,24 @@ def affine_values(problem: BoundaryValueProblem, latents: LatentSpace) -> Affine
     """The prescribed values by the coordinates; raises where they are not affine in them."""
     far = np.random.default_rng(0).normal(size=latents.num_coordinates)
     result = values_and_gradients(problem, latents, on_device(far, problem.dtype))
-    start, slopes, there = (np.asarray(one, dtype=float) for one in result)
+    start, slopes = check_affine(result, far, problem.dtype)
     (moving,) = np.nonzero(np.abs(slopes).max(axis=0, initial=0.0))
-    gap = there - start - slopes @ far
+    return AffineValues(start, slopes[:, moving], moving)
+
+
+def check_affine(
+    result: tuple[Array, Array, Array], far: Float[np.ndarray, " coordinate"], dtype: np.dtype
+) -> tuple[Float[np.ndarray, "*time fixed"], Float[np.ndarray, "*time fixed coordinate"]]:
+    """Values at the origin and their slopes there, of which values far from it follow."""
+    start, slopes, there = (np.asarray(one, dtype=float) for one in result)
+    gap = np.abs(there - start - slopes @ far).max(initial=0.0)
     size = np.abs(start).max(initial=0.0) + np.abs(slopes @ far).max(initial=0.0)
-    if (
-        np.abs(gap).max(initial=0.0)
-        > max(AFFINE_TOLERANCE, 1e3 * np.finfo(problem.dtype).eps) * size
-    ):
+    if gap > max(AFFINE_TOLERANCE, 1e3 * np.finfo(dtype).eps) * size:
         raise RieszError(
             "the Dirichlet values depend on the unknowns, but not affinely: give them priors that "
             "are normal, not of their logarithm, or use the engine nuts."
         )
-    return AffineValues(start, slopes[:, moving], moving)
+    return start, slopes
 
 
 def factor_and_lifting(

@@ -18,7 +18,6 @@ import scipy.sparse.linalg as spla
 from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.arrays import on_device
-from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, jacobian
 from riesz.fem.problem import BoundaryValueProblem, wells_at_known_points, with_form
 from riesz.fem.terms.weakform import diffusion, reaction
@@ -28,12 +27,12 @@ from riesz.penalty.rows import AbstractPlacedState, Place
 from riesz.priors.latent import LatentSpace
 from riesz.surrogate.networks import TrunkBranch
 from riesz.surrogate.surrogate import (
-    AFFINE_TOLERANCE,
     COORDINATES,
     Coordinates,
     Frame,
     NodalFunctions,
     Scalar,
+    check_affine,
     factor_and_lifting,
     nodal_functions,
 )
@@ -75,8 +74,8 @@ class Trajectory(AbstractPlacedState):
         result = lifted + self.basis(place) @ mixture
         if not self.begins:
             return result
-        begun = place.barycentric @ z[BEGUN][place.corners]
-        return jnp.where(step == 0, begun, result)
+        initial = place.barycentric @ z[BEGUN][place.corners]
+        return jnp.where(step == 0, initial, result)
 
     def basis(self, place: Place) -> Float[Array, " feature"]:
         """The functions of place, zero where values are prescribed."""
@@ -117,14 +116,7 @@ def lifting_in_time(
         return Lifting(np.zeros((0, 0)), np.zeros((len(times), 0, latents.num_coordinates + 1)))
     far = np.random.default_rng(0).normal(size=latents.num_coordinates)
     result = values_in_time(problem, latents, on_device(far, problem.dtype), on_device(times))
-    start, slopes, there = (np.asarray(one, dtype=float) for one in result)
-    gap = np.abs(there - start - slopes @ far).max(initial=0.0)
-    size = np.abs(start).max(initial=0.0) + np.abs(slopes @ far).max(initial=0.0)
-    if gap > max(AFFINE_TOLERANCE, 1e3 * np.finfo(problem.dtype).eps) * size:
-        raise RieszError(
-            "the Dirichlet values depend on the unknowns, but not affinely: give them priors that "
-            "are normal, not of their logarithm, or use the engine nuts."
-        )
+    start, slopes = check_affine(result, far, problem.dtype)
     every = np.concatenate([start[..., None], slopes], axis=2)  # time, fixed, coordinate + 1
     table = np.moveaxis(every, 1, 0).reshape(len(problem.fixed), -1)
     left, sizes, right = np.linalg.svd(table, full_matrices=False)

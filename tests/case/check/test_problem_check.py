@@ -8,14 +8,7 @@ from tests.small_problem import problem_toml, rectangle, written
 from typer.testing import CliRunner
 
 import riesz as rz
-from riesz.case.check.description import (
-    Cost,
-    area_text,
-    case_numbers,
-    cost_of,
-    cost_text,
-    engine_lines,
-)
+from riesz.case.check.description import Cost, area_text, cost_of, cost_text, engine_lines
 from riesz.case.check.predictive import PriorPredictive
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import app
@@ -74,13 +67,13 @@ def test_far_too_wide_priors_are_told():
 def test_a_named_engine_is_told_beside_what_auto_would_take(problem):
     case = read_problem(problem)
     assert len(engine_lines(case)) == 1
-    assert case_numbers(case)["auto"] is None
+    assert case.check().numbers["auto"] is None
     problem.write_text(f'{BODY}[engine]\nname = "nuts"\n')
     case = read_problem(problem)
     first, second = engine_lines(case)
     assert first == "nuts, because the problem file names it"
     assert second.startswith("auto would take conditional, because the state is linear")
-    assert case_numbers(case)["auto"]["engine"] == "conditional"
+    assert case.check().numbers["auto"]["engine"] == "conditional"
     problem.write_text(f'{BODY}[engine]\nname = "conditional"\n')
     assert engine_lines(read_problem(problem))[1].startswith("auto would take it too, because the")
 
@@ -94,10 +87,7 @@ def test_costs_grow_with_the_problem_and_are_told_in_sensible_units(problem):
     for engine in map(engine_of, ("conditional", "laplace", "nuts", "emulate", "relax")):
         assert cost_of(large, engine).seconds > cost_of(small, engine).seconds
         assert cost_of(large, engine).megabytes > cost_of(small, engine).megabytes
-    assert (
-        cost_of(large, rz.inference.Nuts()).seconds
-        > cost_of(large, rz.inference.Conditional()).seconds
-    )
+    assert cost_of(large, rz.Nuts()).seconds > cost_of(large, rz.Conditional()).seconds
     assert [cost_text(s) for s in (3.0, 62.0, 600.0, 7200.0)] == [
         "10 seconds",
         "60 seconds",

@@ -17,9 +17,10 @@ from riesz.case.data.rows import data_rows_content
 from riesz.case.file.boundary import regions_content
 from riesz.case.file.equation import as_tensor
 from riesz.case.file.problem import Stored, read_case, read_problem
-from riesz.diagnose.summary import rows_of
+from riesz.diagnose.summary import summary_rows
 from riesz.mesh.mesh import Mesh
-from riesz.prediction.drawing import interior_fields, unknown_draws
+from riesz.notes import Note
+from riesz.prediction.drawing import draws_of_unknown, interior_fields
 
 STRIP = """crs = "EPSG:32612"
 [domain]
@@ -102,7 +103,7 @@ stage = 7.0
     ]
     told = exchange_numbers(case)["boundary"]
     assert told == {"right": {"inflow": "q"}, "left": {"conductance": 0.2, "stage": 7.0}}
-    assert not [note for note in case.notes if "boundary" in note]
+    assert not [note for note in case.notes if note.code == "idle_boundary"]
 
 
 LAYERS = """
@@ -247,8 +248,8 @@ def test_all_together_is_the_same_problem_as_in_python(tmp_path):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
     assert interior_fields(problem) == ("k", "r")
     sizes = dict.fromkeys(problem.latents.names, 1) | {"k": mesh.num_nodes, "r": 3}
-    draws = {name: unknown_draws(problem, name, np.ones((2, n))) for name, n in sizes.items()}
-    assert [row["unknown"] for row in rows_of(draws, mesh)] == [
+    draws = {name: draws_of_unknown(problem, name, np.ones((2, n))) for name, n in sizes.items()}
+    assert [row["unknown"] for row in summary_rows(draws, mesh)] == [
         *("k (mean over the nodes)", "bulk", "r[gravel]", "r[clay]", "r[rest]", "bed", "q")
     ]
     told = str(problem)
@@ -268,7 +269,7 @@ def test_a_tensor_has_the_principal_values_and_the_angle_that_are_given():
 def test_an_inflow_where_u_is_prescribed_is_a_note(tmp_path):
     body = LAYERS.replace("[boundary.left]", "[boundary.boundary]")
     case = read_problem(written(tmp_path, body + REGIONS))
-    assert "what enters at boundary.right has no effect: u is prescribed on all of it" in case.notes
+    assert Note("idle_boundary", tag="right") in case.notes
 
 
 def test_regions_may_come_from_a_mesh_file(tmp_path):

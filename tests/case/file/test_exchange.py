@@ -17,7 +17,8 @@ from riesz.case.file.wells import WellTable, load_wells, read_wells, wells_conte
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.laplace.engine import Laplace
 from riesz.errors import RieszError
-from riesz.fem.assembly import budget, residual
+from riesz.fem.assembly import residual
+from riesz.fem.fluxes import budget
 
 LENGTH, WIDTH, DIFFUSION = 2000.0, 400.0, 50.0
 

@@ -9,9 +9,9 @@ import pytest
 from tests.small_problem import problem_toml, table, written
 
 import riesz as rz
-from riesz.case.data.rows import data_rows_content, read_data_rows
+from riesz.case.data.rows import data_rows_content, plain_rows, read_data_rows
 from riesz.case.file.measurements import load_measurements, measurements_content
-from riesz.case.file.noise import NoiseTable, NoisyValues, likelihood_of
+from riesz.case.file.noise import NoiseTable, likelihood_of
 from riesz.errors import FileFormatError
 from riesz.fem.assembly import dirichlet_values
 
@@ -50,7 +50,7 @@ def test_numbers_found_among_trials_become_shares(tmp_path):
 )
 def test_kinds_of_noise_have_their_keys(noise, told):
     points, values = np.array([[0.5, 0.5], [0.75, 0.25]]), np.array([6.0, 5.0])
-    read = NoisyValues(Path("wells.csv"), points, values)
+    read = plain_rows(Path("wells.csv"), points, values)
     assert told in likelihood_of(NoiseTable.model_validate(noise), read).describe()
 
 

@@ -9,7 +9,6 @@ import numpyro.distributions as dist
 import pytest
 from tests import small_problem
 
-from riesz.case.check.description import case_numbers, describe_case
 from riesz.case.file.problem import read_problem, tables_in
 from riesz.case.file.schema import ProblemTables
 from riesz.engines.table import ENGINES, engine_class
@@ -18,6 +17,7 @@ from riesz.geometry.crs import epsg_code
 from riesz.io import write_mesh
 from riesz.io.tables.layers import read_table
 from riesz.mesh.shapes import rectangle
+from riesz.notes import Note
 from riesz.priors.boundary_process import BoundaryGP
 from riesz.priors.gaussian_process import GP
 from riesz.priors.karhunen_loeve import KarhunenLoeve
@@ -51,11 +51,11 @@ def test_a_problem_is_built_as_written(tmp_path):
     np.testing.assert_allclose(case.problem.z(jnp.zeros(1))["a"], 1.0)
     coarse, fine = case.problem.hierarchy.meshes
     assert (fine.num_cells, case.coarse.num_cells) == (4 * coarse.num_cells, coarse.num_cells)
-    told = case_numbers(case)
+    told = case.check().numbers
     assert told["longest_edge"] <= 0.4
     assert told["area"] == pytest.approx(2.0)
     assert told["engine"] == "laplace"
-    text = describe_case(case)
+    text = str(case.check())
     assert "2 rows of wells.csv, all inside" in text
     assert "LogNormal, 95 % within 0.3753 .. 2.664" in text
 
@@ -244,7 +244,7 @@ def test_impossible_priors_are_told(tmp_path, content, message):
 def test_a_place_measured_twice_is_a_note(tmp_path):
     case = read_problem(written(tmp_path, wells="x,y,value\n1,0.5,2\n1,0.5,3\n1,0.7,3\n"))
     assert case.problem.observations.num_sensors == 3
-    assert "1 places were observed more than once with different values" in case.notes[0]
+    assert (case.notes[0].code, case.notes[0].values["count"]) == ("observed_twice", 1)
 
 
 def test_values_on_a_boundary_may_be_unknown(tmp_path):
@@ -252,8 +252,8 @@ def test_values_on_a_boundary_may_be_unknown(tmp_path):
     text += '[unknowns.rim]\nprior = "boundary-gp"\nmean = 1\nsd = 0.5\ninducing = 3\n'
     case = read_problem(written(tmp_path, text))
     assert case.problem.latents.names == ("a", "rim")
-    assert "rim: boundary GP, Matern52 with length scale 0.5 and sd 0.5, 3 points" in describe_case(
-        case
+    assert "rim: boundary GP, Matern52 with length scale 0.5 and sd 0.5, 3 points" in str(
+        case.check()
     )
 
 
@@ -261,15 +261,15 @@ def test_an_unidentified_scale_is_a_note(tmp_path):
     text = swapped("advection = [0.5, 0.0]", "").replace("source = 1.0", 'source = "f"')
     text += '[unknowns.f]\nprior = "normal"\nmean = 0.0\nsd = 1.0\n'
     case = read_problem(written(tmp_path, text))
-    assert "only their ratios are identified" in case.notes[0]
-    assert f"note: {case.notes[0]}" in describe_case(case)
+    assert case.notes[0].code == "only_ratios"
+    assert f"note: {case.notes[0]}" in str(case.check())
 
 
 def test_without_levels_the_coarsest_mesh_keeps_some_edges(tmp_path):
     fine = swapped("max_edge = 0.4\nlevels = 2", "max_edge = 0.05")
     case = read_problem(written(tmp_path, fine))
     assert len(case.problem.hierarchy.meshes) == 3
-    assert case_numbers(case)["longest_edge"] <= 0.05
+    assert case.check().numbers["longest_edge"] <= 0.05
 
 
 @pytest.mark.parametrize(
@@ -359,8 +359,8 @@ def test_a_mesh_of_ones_own_is_not_refined_without_end(tmp_path):
 def test_degrees_are_a_note(tmp_path):
     assert read_problem(written(tmp_path, f'crs = "EPSG:32612"\n{SQUARE}')).notes == ()
     case = read_problem(written(tmp_path, f'crs = "EPSG:4326"\n{SQUARE}'))
-    assert "the crs EPSG:4326 counts in degrees, which are no lengths" in case.notes[0]
-    assert "note: the crs EPSG:4326" in describe_case(case)
+    assert case.notes == (Note("crs_in_degrees", crs="EPSG:4326"),)
+    assert "note: the crs EPSG:4326" in str(case.check())
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.time.fixed import has_changing_matrix
 from riesz.fem.time.problem import at_time
 from riesz.io.store.posterior import load_posterior
+from riesz.notes import Note
 
 START = datetime.date(1980, 1, 1)
 ROWS = ("0.5,0.5,0.6,1980-02-15", "0.5,0.5,0.7,1980-07-01T12:00", "0.3,0.6,0.5,1980-02-15")
@@ -118,7 +119,7 @@ def test_readings_with_dates_are_read_off_a_march(tmp_path):
     rows = problem.operator.to_scipy().toarray().reshape(3, 13, 2)
     np.testing.assert_allclose(rows[2, 1:3].sum(axis=1), [15 / 29, 14 / 29], rtol=1e-12)
     np.testing.assert_allclose(rows.sum(axis=(1, 2)), 1.0)
-    assert case.notes[0].startswith("maps show the state at 1981-01-01, where [time] ends, unless")
+    assert case.notes[0] == Note("maps_at_end", when="1981-01-01")
 
 
 def test_a_state_may_begin_as_an_unknown_or_steady(tmp_path):
@@ -293,13 +294,13 @@ def test_a_run_in_time_is_kept_read_and_mapped_at_its_end(tmp_path):
     (tmp_path / "pumped.csv").write_text(PUMPED.format(""))
     parts = {"equation": BY_RAIN | {"storage": 50.0}, "more": CHANGING + WELLS}
     case = with_series(tmp_path, last=0.5, **parts)
-    run = rz.case.fit_case(case, tmp_path / "run", "laplace", check=False, progress=False)
+    run = case.fit(tmp_path / "run", "laplace", check=False, progress=False)
     for name in ("pumped.csv", "rain.csv", "lake.csv"):
         (tmp_path / name).unlink()  # the run has its own
     posterior = rz.read_run(tmp_path / "run").posterior
     points = [[0.5, 0.5], [0.3, 0.6]]
-    end = rz.prediction.predict_in_time(posterior, ["1981-01-01"], points, num_draws=400)
-    rz.case.write_prediction(run, tmp_path / "u.csv", quantity="u", points=points)
+    end = rz.predict(posterior, "u", points, times=["1981-01-01"], num_draws=400)
+    run.predict(quantity="u", points=points).save(tmp_path / "u.csv")
     mapped = np.loadtxt(tmp_path / "u.csv", delimiter=",", skiprows=1)[:, 2]
     np.testing.assert_allclose(mapped, end.mean[0], rtol=0.02)
     (tmp_path / "pumped.csv").write_text(PUMPED.format(""))

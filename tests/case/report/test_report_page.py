@@ -12,7 +12,7 @@ from tests.command import run
 from tests.tiny_run import FOUND, tiny_run
 
 from riesz.case.report.content import content_of
-from riesz.case.report.page import embed_json, page, page_data, write_report
+from riesz.case.report.page import embed_json, page, page_data
 from riesz.case.report.trust import DOUBTFUL
 from riesz.case.run.folder import read_run
 from riesz.diagnose.facts import method_of
@@ -227,13 +227,13 @@ def test_the_command_writes_beside_the_run_which_stays_whole(
     ],
 )
 def test_bad_targets_are_refused_before_any_work(out, message, run_folder, tmp_path, monkeypatch):
-    def never(folder):
+    def never(*_, **__):
         raise AssertionError("work began")
 
-    monkeypatch.setattr("riesz.case.report.page.read_run", never)
+    monkeypatch.setattr("riesz.case.report.page.content_of", never)
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(RieszError, match=message):
-        write_report(run_folder, tmp_path / out)
+        read_run(run_folder).report(tmp_path / out)
 
 
 def test_what_is_no_run_is_told(tmp_path, monkeypatch, capsys):
@@ -252,5 +252,5 @@ def test_a_report_that_is_stopped_leaves_nothing(run_folder, content, tmp_path, 
     monkeypatch.setattr("riesz.case.report.page.content_of", lambda run, **settings: content)
     monkeypatch.setattr("riesz.case.report.page.page", stopped)
     with pytest.raises(KeyboardInterrupt):
-        write_report(run_folder, tmp_path / "page.html")
+        read_run(run_folder).report(tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []

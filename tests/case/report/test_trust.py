@@ -17,9 +17,8 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
-from riesz.case.run.folder import OTHER_VERSION
 from riesz.diagnose.criticism.findings import Finding, Misfit
-from riesz.geometry.crs import NOT_PLACED
+from riesz.notes import Note, Severity, text_note
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.prediction.sensors import DataFit
 
@@ -48,10 +47,11 @@ def test_a_good_posterior_is_called_good():
 def test_a_model_that_nothing_contradicts_is_called_good():
     none = Misfit((), np.zeros(3), np.zeros(3))
     assert told(importance(), misfit=none)["Model against data"].level == GOOD
-    found = (Finding("prior", "The data pull a away", ("a",), (), 1e-4),)
-    wrong = Misfit(found, np.zeros(3), np.zeros(3), None, "k-hat is 0.8")
+    found = (Finding("prior", Note("prior_field", field="a", size=2.0), ("a",), (), 1e-4),)
+    caution = Note("posterior_in_doubt", reason=Note("k_hat_high", value=0.8))
+    wrong = Misfit(found, np.zeros(3), np.zeros(3), None, caution)
     doubted = told(importance(0.8), misfit=wrong)
-    assert doubted["Model against data"].words == "k-hat is 0.8"
+    assert doubted["Model against data"].words == str(caution)
     assert doubted["Prior against data"].level == DOUBTFUL
 
 
@@ -149,24 +149,23 @@ def test_an_unknown_that_the_data_say_nothing_of_is_told():
 def test_the_worst_counts_and_a_warning_is_doubt():
     good, bad = (Verdict("x", "", level, "") for level in (GOOD, BAD))
     assert overall([good], ()) == GOOD
-    assert overall([good], ("a warning",)) == DOUBTFUL
+    warning = text_note("a warning")
+    assert overall([good], (warning,)) == DOUBTFUL
     # That nothing was checked is no reason to doubt it, nor to call it good.
     unseen = Verdict("x", "", OPEN, "")
     assert overall([good, unseen], ()) == OPEN
-    assert overall([good, unseen], ("a warning",)) == DOUBTFUL
-    assert overall([good, bad], ("a warning",)) == BAD
-    assert overall([good], (f"no crs: {NOT_PLACED}",)) == GOOD
-    assert overall([good], (f"{OTHER_VERSION} 0.0.7; this is 0.1",)) == GOOD
+    assert overall([good, unseen], (warning,)) == DOUBTFUL
+    assert overall([good, bad], (warning,)) == BAD
+    assert overall([good], (Note("not_placed", file="a.toml", outline="b.csv"),)) == GOOD
+    assert overall([good], (Note("other_version", saved="0.0.7", own="0.1"),)) == GOOD
 
 
 def test_what_auto_did_is_no_warning_unless_nothing_passed():
     good = Verdict("k-hat", "0.1", GOOD, "")
-    passed = (
-        "auto took laplace first: few unknowns",
-        "laplace will not do: k-hat",
-        "sample will do",
-    )
+    failed = Note("engine_inadequate", engine="laplace", reason=Note("k_hat_high", value=0.9))
+    took = Note("auto_started", engine="laplace", reason=Note("normal_first", size=2))
+    last = Note("engine_adequate", engine="sample")
+    passed = (took, failed.with_severity(Severity.INFO), last)
     assert overall([good], passed) == GOOD
-    assert overall([good], (*passed, "another warning")) == DOUBTFUL
-    assert overall([good], ("a warning", *passed)) == DOUBTFUL
-    assert overall([good], (*passed[:2], "sample will not do: r_hat is 1.2")) == DOUBTFUL
+    assert overall([good], (*passed, text_note("another warning"))) == DOUBTFUL
+    assert overall([good], (took, failed)) == DOUBTFUL

@@ -11,7 +11,6 @@ from tests.small_problem import NORMAL, problem_toml, rectangle, written
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
 from riesz.case.run.measurand import measurand_of, measurements_of, noise_note
-from riesz.case.run.predict import write_prediction
 from riesz.case.run.write import make_run
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -55,7 +54,7 @@ def levels(run):
 
 def ensemble(run, folder, quantity):
     out = folder / "out.csv"
-    write_prediction(run, out, quantity=quantity, stat="ensemble", points=[[2.0, 1.0]])
+    run.predict(quantity=quantity, stat="ensemble", points=[[2.0, 1.0]]).save(out)
     return np.array(list(csv.reader(out.read_text().splitlines()))[1:], float)[0, 2:]
 
 

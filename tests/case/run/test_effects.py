@@ -12,15 +12,12 @@ import pytest
 from tests.prediction.made_up_draws import FACTS
 from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
-from riesz.case.check.description import describe_case
 from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
+from riesz.case.options import covariates_in
 from riesz.case.report.content import maps_of
-from riesz.case.run.design import covariates_in
 from riesz.case.run.measurand import measurand_of
-from riesz.case.run.next import write_next
-from riesz.case.run.predict import write_prediction
 from riesz.case.run.write import make_run
 from riesz.errors import RieszError
 from riesz.geometry.crs import project
@@ -29,7 +26,7 @@ from riesz.io.store.draws import StoredDraws, read_draws, write_draws
 from riesz.mesh.grids import Grid, grid
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
-from riesz.prediction.data import predict_data
+from riesz.prediction.predict import predict
 
 PROBLEM = problem_toml(
     domain=rectangle([4, 2], max_edge=1.0),
@@ -85,7 +82,7 @@ def predicted(run, tmp_path, table, **words):
     places.write_text(table)
     words = {"points": places, "quantity": "value", "stat": "ensemble"} | words
     out = tmp_path / "value.csv"
-    told = write_prediction(run, out, **words)
+    told = run.predict(**words).save(out)
     rows = list(csv.reader(out.read_text().splitlines()))
     own = len(table.splitlines()[0].split(",")) if table else 2  # columns of the table stay
     return np.array([row[own:] for row in rows[1:]], float).T, told
@@ -136,12 +133,12 @@ def test_covariates_that_places_lack_are_told(run, tmp_path, table, message):
 def test_an_array_of_places_has_the_covariates_that_are_given(run, tmp_path):
     out, words = tmp_path / "value.csv", {"quantity": "value", "points": [[1.0, 1.0]]}
     with pytest.raises(RieszError, match="array of points has no column Zn, rock: --quantity val"):
-        write_prediction(run, out, **words)
+        run.predict(**words).save(out)
     with pytest.raises(RieszError, match="array of points has no column rock"):
-        write_prediction(run, out, covariates={"Zn": [40.0]}, **words)
+        run.predict(covariates={"Zn": [40.0]}, **words).save(out)
     with pytest.raises(RieszError, match="the covariate Zn has 2 values for 1 places"):
-        write_prediction(run, out, covariates={"Zn": [40.0, 1.0], "rock": "marl"}, **words)
-    told = write_prediction(run, out, covariates={"Zn": [40.0], "rock": ["marl"]}, **words)
+        run.predict(covariates={"Zn": [40.0, 1.0], "rock": "marl"}, **words).save(out)
+    told = run.predict(covariates={"Zn": [40.0], "rock": ["marl"]}, **words).save(out)
     assert (told["places"], told["holds_for"]) == (1, None)
 
 
@@ -228,18 +225,20 @@ def test_the_state_needs_no_covariates_and_a_grid_says_for_which_it_holds(run, t
 def test_new_measurements_need_covariates_and_add_noise(run):
     points = run.case.prepared.points
     with pytest.raises(RieszError, match="shifted by 2 effects of covariates: give their columns"):
-        predict_data(run.posterior, points)
+        predict(run.posterior, "measurement", points)
     with pytest.raises(RieszError, match=re.escape("design has shape (4, 1): (4, 2) are wanted")):
-        predict_data(run.posterior, points, design=np.zeros((4, 1)))
+        predict(run.posterior, "measurement", points, design=np.zeros((4, 1)))
     design = run.case.problem.likelihood.design
-    at_sensors = predict_data(run.posterior, num_draws=NUM_DRAWS)
-    there = predict_data(run.posterior, points, num_draws=NUM_DRAWS, design=design)
+    with pytest.raises(RieszError, match=r"covariates design=\.\.\. were given for 'u'"):
+        predict(run.posterior, "u", points, design=design)
+    at_sensors = predict(run.posterior, "measurement", num_draws=NUM_DRAWS)
+    there = predict(run.posterior, "measurement", points, num_draws=NUM_DRAWS, design=design)
     np.testing.assert_allclose(there.mean, at_sensors.mean, atol=0.2)
     np.testing.assert_allclose(there.sd, at_sensors.sd, rtol=0.2)
 
 
 def test_the_check_and_the_report_tell_of_the_local_effect(run):
-    text = describe_case(run.case)
+    text = str(run.case.check())
     assert "effects[0]: log Zn, by its sd of" in text
     assert "effects[1]: rock: marl against chalk" in text
     assert re.search(r"local: what neighbours share: sd about 0\.\d+, range about 0\.18, ", text)
@@ -267,12 +266,12 @@ def test_draws_with_what_neighbours_share_come_back_from_their_file(run, tmp_pat
 def test_where_to_measure_next_is_for_the_covariates_there(run, tmp_path):
     path = tmp_path / "places.csv"
     path.write_text("x,y,Zn,rock\n1,1,40,chalk\n3,1,40,marl\n")
-    told = write_next(run, "level", candidates=path, count=2)
+    told = run.next("level", candidates=path, count=2)
     shares = {place["x"]: place["share"] for place in told["places"]}
     assert 0 < shares[3.0] < shares[1.0] < 1  # the effect of marl has to be told from the level
     path.write_text("x,y,rock\n1,1,chalk\n")
     with pytest.raises(
         RieszError, match=r"no column Zn: a measurement there needs .*=RASTER.tif\.$"
     ):
-        write_next(run, "level", candidates=path)
-    assert "values are for" in write_next(run, "exceed:1.5", cell=0.5)["notes"][0]
+        run.next("level", candidates=path)
+    assert "values are for" in run.next("exceed:1.5", cell=0.5)["notes"][0]

@@ -16,14 +16,13 @@ from tests.small_problem import written
 from tests.tiny_run import FOUND, tiny_run
 
 from riesz.case.file.problem import read_problem
-from riesz.case.report.page import write_report
 from riesz.case.run.folder import read_run
 from riesz.case.run.misfit import read_misfit
-from riesz.case.run.predict import write_prediction
 from riesz.case.run.write import account_of, write_run
 from riesz.engines.nuts.engine import Nuts
 from riesz.errors import FileFormatError, RieszError
 from riesz.inference.fit import Choice, fit
+from riesz.notes import Note, text_note
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 
@@ -54,10 +53,10 @@ def test_what_is_kept_is_predicted_without_compiling_anything(folder, tmp_path, 
     for quantity in ("u", "value", "measurement", "conductivity", "level"):
         words = {"quantity": quantity, "stat": "mean,sd,q2.5,exceed:100", "cell": 400.0}
         for suffix in ("csv", "tif", "gpkg"):
-            write_prediction(folder, tmp_path / f"a.{suffix}", **words)
-    write_prediction(folder, tmp_path / "a.vtu", quantity="conductivity", stat="all")
-    write_prediction(folder, tmp_path / "a.csv", stat="ensemble", cell=400.0, num_draws=5)
-    write_report(folder, tmp_path / "page.html")
+            read_run(folder).predict(**words).save(tmp_path / f"a.{suffix}")
+    read_run(folder).predict(quantity="conductivity", stat="all").save(tmp_path / "a.vtu")
+    read_run(folder).predict(stat="ensemble", cell=400.0, num_draws=5).save(tmp_path / "a.csv")
+    read_run(folder).report(tmp_path / "page.html")
     assert programs == []
 
 
@@ -74,7 +73,7 @@ def test_a_measurement_is_wider_than_the_value_by_the_noise(folder, tmp_path):
     found = {}
     for quantity in ("value", "measurement"):
         out = tmp_path / f"{quantity}.csv"
-        write_prediction(folder, out, quantity=quantity, stat="sd", cell=400.0)
+        read_run(folder).predict(quantity=quantity, stat="sd", cell=400.0).save(out)
         found[quantity] = np.loadtxt(out, delimiter=",", skiprows=1)[:, 2]
     # Thirty draws go together with their noise by chance, up to half of it or so.
     together = (found["measurement"] ** 2 - found["value"] ** 2 - 4) / (4 * found["value"])
@@ -82,7 +81,7 @@ def test_a_measurement_is_wider_than_the_value_by_the_noise(folder, tmp_path):
 
 
 def test_without_being_asked_for_anything_else_a_prediction_is_of_measurements(folder, tmp_path):
-    told = write_prediction(folder, tmp_path / "a.csv", stat="sd", cell=400.0)
+    told = read_run(folder).predict(stat="sd", cell=400.0).save(tmp_path / "a.csv")
     assert list(told["ranges"]) == ["measurement_sd"]
     assert told["ranges"]["measurement_sd"][0] > 1.5  # the noise alone has 2
 
@@ -92,14 +91,14 @@ def test_draws_that_are_not_kept_are_computed(folder, tmp_path, monkeypatch):
 
     def drawn(posterior, **words):
         asked.append(words)
-        return run.kept[0]
+        return run.stored[0]
 
     monkeypatch.setattr("riesz.case.run.stored_problem.posterior_draws", drawn)
-    write_prediction(run, tmp_path / "a.csv", cell=400.0, num_draws=30)
+    run.predict(cell=400.0, num_draws=30).save(tmp_path / "a.csv")
     assert asked == []
-    write_prediction(run, tmp_path / "a.csv", cell=400.0, num_draws=31)
-    write_prediction(run, tmp_path / "a.csv", cell=400.0, seed=1)
-    write_prediction(run, tmp_path / "b.csv", cell=400.0, seed=1)  # once is enough
+    run.predict(cell=400.0, num_draws=31).save(tmp_path / "a.csv")
+    run.predict(cell=400.0, seed=1).save(tmp_path / "a.csv")
+    run.predict(cell=400.0, seed=1).save(tmp_path / "b.csv")  # once is enough
     assert asked == [{"num_draws": 31, "seed": 0}, {"num_draws": None, "seed": 1}]
 
 
@@ -110,12 +109,12 @@ def test_a_run_of_a_version_that_kept_no_draws_is_read(folder, tmp_path, monkeyp
     manifest = json.loads((old / "manifest.json").read_text())
     del manifest["files"]["draws.npz"]
     (old / "manifest.json").write_text(json.dumps(manifest))
-    kept = read_run(folder).kept[0]
+    kept = read_run(folder).stored[0]
     monkeypatch.setattr(
         "riesz.case.run.stored_problem.posterior_draws", lambda posterior, **_: kept
     )
-    write_prediction(old, tmp_path / "old.csv", cell=400.0)
-    write_prediction(folder, tmp_path / "new.csv", cell=400.0)
+    read_run(old).predict(cell=400.0).save(tmp_path / "old.csv")
+    read_run(folder).predict(cell=400.0).save(tmp_path / "new.csv")
     assert (tmp_path / "old.csv").read_text() == (tmp_path / "new.csv").read_text()
 
 
@@ -127,7 +126,7 @@ def test_what_this_version_cannot_read_is_told_with_the_command_that_makes_it_ag
 
     monkeypatch.setattr("riesz.case.run.folder.read_draws", refused)
     with pytest.raises(RieszError, match=r"fit again\. The run was made by: riesz fit problem\."):
-        write_prediction(folder, tmp_path / "a.csv", cell=400.0)
+        read_run(folder).predict(cell=400.0).save(tmp_path / "a.csv")
 
 
 def posterior_of(folder, coordinates):
@@ -142,8 +141,8 @@ def test_draws_without_a_solution_are_left_out_and_told(tmp_path):
     _, posterior = posterior_of(tmp_path, [0.0, 0.5, 1e5, -0.5])
     found = account_of(posterior)
     assert found.failed is None
-    assert found.kept[0].num_draws == 3
-    assert "no solution for 1 of 4 draws: left out" in found.posterior.notes[-1]
+    assert found.stored[0].num_draws == 3
+    assert found.posterior.notes[-1] == Note("draws_lost", lost=1, total=4)
     assert np.isfinite(found.summary.residual_rms)
     assert found.misfit.words == ()  # of three draws
     assert "misfit: no observation, place or prior contradicts the model" in str(found.summary)
@@ -164,11 +163,12 @@ def test_what_contradicts_a_model_is_kept_and_read(tmp_path):
 
 def test_what_was_fitted_is_kept_where_it_cannot_be_summarised(tmp_path):
     case, posterior = posterior_of(tmp_path, [1e5, 2e5, 3e5, 0.0])
-    details = {"choice": Choice(Nuts(), "so"), "command": "", "seed": 0, "seconds": 1.0}
+    details = {"choice": Choice(Nuts(), text_note("so")), "command": "", "seed": 0, "seconds": 1.0}
     numbers = write_run(tmp_path / "run", case, *account_of(posterior), **details)
     assert "has no solution for 3 of 4 draws" in numbers["failed"]
     run = read_run(tmp_path / "run")
-    assert run.numbers["failed"] in run.numbers["notes"]
+    assert run.numbers["notes"][-1].code == "not_summarised"
+    assert run.numbers["failed"] == str(run.numbers["notes"][-1])
     assert run.numbers["failed"] in run.summary
     np.testing.assert_array_equal(run.posterior.distribution.all(), posterior.distribution.all())
 

@@ -11,10 +11,9 @@ import rasterio
 from tests.tiny_run_in_time import tiny_run_in_time
 
 from riesz.case.report.next import next_section
-from riesz.case.report.page import write_report
 from riesz.case.run.folder import NEXT, load_answers, read_run
 from riesz.case.run.measurand import Measurand
-from riesz.case.run.next import cells_in_hull, look_up, write_next
+from riesz.case.run.next import cells_in_hull, look_up
 from riesz.cli.main import main
 from riesz.errors import RieszError
 from riesz.mesh.grids import Grid
@@ -63,27 +62,27 @@ def test_the_command_writes_a_table_a_raster_and_a_figure(folder, tmp_path, monk
 
 
 def test_a_measurement_tells_what_the_formula_says(run):
-    told = write_next(run, candidates=np.array([[2.0, 0.5]]))
+    told = run.next(candidates=np.array([[2.0, 0.5]]))
     end = run.draws().state.at_nodes.values()
     variance = float(end[:, run.draws().mesh.nodes[:, 0] == 2.0][:, 0].var(ddof=1))
     assert told["places"][0]["share"] == pytest.approx(variance / (variance + 0.05**2), rel=0.01)
 
 
 def test_dates_are_those_asked_for(run):
-    early, late = (write_next(run, at=when, cell=0.2) for when in ("1980-03-31", "1980-06-29"))
+    early, late = (run.next(at=when, cell=0.2) for when in ("1980-03-31", "1980-06-29"))
     assert early["date"] == "1980-03-31"
     assert early["before"] < late["before"]
-    somewhere = write_next(run, at="1980-03-31", candidates=np.array([[1.0, 0.5]]))
+    somewhere = run.next(at="1980-03-31", candidates=np.array([[1.0, 0.5]]))
     assert somewhere["before"] == early["before"]
     with pytest.raises(RieszError, match="dates are asked for: give one"):
-        write_next(run, at="1980-01-01,1980-06-29", cell=0.2)
+        run.next(at="1980-01-01,1980-06-29", cell=0.2)
 
 
 def test_the_report_has_what_was_kept(folder, tmp_path):
-    write_next(folder, "exceed:0.5", cell=0.2, count=2, keep=True)
-    write_next(folder, "u", candidates=np.array([[1.0, 0.5]]), keep=True)
-    write_next(folder, "u", candidates=np.array([[0.5, 0.5]]), keep=True)
-    write_report(folder, tmp_path / "report.html")
+    read_run(folder).next("exceed:0.5", cell=0.2, count=2, report=True)
+    read_run(folder).next("u", candidates=np.array([[1.0, 0.5]]), report=True)
+    read_run(folder).next("u", candidates=np.array([[0.5, 0.5]]), report=True)
+    read_run(folder).report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert page.count('id="next"') == page.count('href="#next"') == 1
     assert page.count("<h3>For ") == 2
@@ -108,7 +107,7 @@ def test_what_cannot_be_answered_is_refused_before_any_work(folder, run, tmp_pat
         ({"covariates": {"depth": 1}}, "no covariate"),
     ):
         with pytest.raises(RieszError, match=told):
-            write_next(run, **words)
+            run.next(**words)
     for out, words, told in (
         ("next.gpkg", {}, "end in .csv"),
         ("next.tif", {"candidates": good}, "needs cells"),
@@ -116,9 +115,9 @@ def test_what_cannot_be_answered_is_refused_before_any_work(folder, run, tmp_pat
         ("places.csv", {"candidates": good}, "what is read here"),
     ):
         with pytest.raises(RieszError, match=told):
-            write_next(run, "u", tmp_path / out, **words)
+            run.next("u", tmp_path / out, **words)
     with pytest.raises(RieszError, match="not a run folder"):
-        write_next(tmp_path / "nothing")
+        read_run(tmp_path / "nothing").next()
 
 
 def test_values_and_lines_are_those_of_the_report(run):
@@ -133,7 +132,7 @@ def test_candidates_may_have_dates_of_their_own(folder, tmp_path):
     path = tmp_path / "dated.csv"
     path.write_text("x,y,day\n0.5,0.5,1980-02-15\n1.5,0.5,1980-05-15\n1.5,0.5,1980-06-29\n")
     for quantity in ("u", "s"):
-        told = write_next(folder, quantity, candidates=path, num_draws=40, count=3)
+        told = read_run(folder).next(quantity, candidates=path, num_draws=40, count=3)
         assert [place["day"] for place in told["places"]] == [
             *("1980-06-29", "1980-05-15", "1980-02-15"),
         ]
@@ -152,6 +151,6 @@ def test_candidates_lie_among_observations_that_the_domain_was_drawn_about():
 
 def test_candidates_outside_are_left_out_and_named(run, tmp_path):
     path = places_in(tmp_path, "1.0,0.5", "7.0,0.5")
-    told = write_next(run, candidates=path)
+    told = run.next(candidates=path)
     assert told["candidates"] == 1
     assert told["notes"][0].endswith("where nothing is predicted: line 3")

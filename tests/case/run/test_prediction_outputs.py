@@ -19,7 +19,7 @@ from tests.tiny_run import tiny_run
 
 from riesz.case.run.folder import read_run
 from riesz.case.run.measurand import measurand_of
-from riesz.case.run.predict import write_prediction
+from riesz.case.run.predict import RunPrediction
 from riesz.case.run.request import (
     PredictionRequest,
     check_output_path,
@@ -58,7 +58,7 @@ def in_metres(fitted, folder):
         measured = dataclasses.replace(measurand_of(fitted.observations), transform=transform)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(predict, "measurand_of", lambda names: measured)
-            return write_prediction(fitted, out, **{"quantity": "u"} | words)
+            return fitted.predict(**{"quantity": "u"} | words).save(out)
 
     return written
 
@@ -222,9 +222,14 @@ def test_nonsense_among_statistics_is_told(text, message):
         ({"out": "a", "cell": 9.0}, "files that end in .csv, .tif, .gpkg, .nc, .vtu or .png"),
     ],
 )
-def test_bad_requests_are_refused_before_the_run_is_read(words, message, tmp_path):
+def test_bad_requests_are_refused_before_any_work(words, message, fitted, tmp_path, monkeypatch):
+    def never(*_):
+        raise AssertionError("work began")
+
+    monkeypatch.setattr(RunPrediction, "compute", never)
+    places = {key: value for key, value in words.items() if key != "out"}
     with pytest.raises(RieszError) as refusal:
-        write_prediction(tmp_path, **(words | {"out": tmp_path / words["out"]}))
+        fitted.predict(**places).save(tmp_path / words["out"])
     assert message in str(refusal.value)
 
 
@@ -294,7 +299,7 @@ def test_contours_stand_at_about_a_dozen_round_numbers(low, high):
 def test_quiet_prints_nothing_and_json_prints_one_object(
     folder, fitted, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr("riesz.case.run.predict.read_run", lambda folder: fitted)
+    monkeypatch.setattr("riesz.case.run.folder.read_run", lambda folder: fitted)
 
     def run(*words):
         out = ["--out", str(tmp_path / "a.csv"), "--cell", "400"]
@@ -322,7 +327,7 @@ def test_a_table_of_places_keeps_its_columns_and_the_rows_outside(fitted, tmp_pa
     places.write_text(
         "id;x_m;y_m;u_mean;depth\nA;350500,5;4800500;old;1,5\nfar;1;2;old;2\nB;353000;4801000;;\n"
     )
-    told = write_prediction(fitted, out, quantity="u", points=places)
+    told = fitted.predict(quantity="u", points=places).save(out)
     with open(out, newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["id", "x_m", "y_m", "depth", "u_mean"]
@@ -330,7 +335,7 @@ def test_a_table_of_places_keeps_its_columns_and_the_rows_outside(fitted, tmp_pa
     assert (rows[0]["x_m"], rows[0]["depth"], rows[1]["u_mean"]) == ("350500.5", "1.5", "")
     alone = tmp_path / "alone.csv"
     inside = np.array([[350500.5, 4800500.0], [353000.0, 4801000.0]])
-    write_prediction(fitted, alone, quantity="u", points=inside)
+    fitted.predict(quantity="u", points=inside).save(alone)
     with open(alone, newline="") as file:
         expected = [row["u_mean"] for row in csv.DictReader(file)]
     assert [rows[0]["u_mean"], rows[2]["u_mean"]] == expected

@@ -10,7 +10,7 @@ from tests.case.data.test_problem_data import BODY, WELLS, with_keys, written
 from riesz.case.file.problem import read_case, read_problem, tables_in
 from riesz.case.run import fit
 from riesz.case.run.compare import compare_runs
-from riesz.case.run.fit import decide_local, fit_case
+from riesz.case.run.fit import decide_local
 from riesz.comparison.results import Difference
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.nuts.engine import Nuts
@@ -52,10 +52,10 @@ def test_the_run_keeps_the_verdict_that_compare_gives_of_it(tmp_path):
     path = written(tmp_path, body, "x,y,value\n" + "\n".join(rows) + "\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        run = fit_case(path, tmp_path / "out", "conditional", progress=False)
+        run = read_problem(path).fit(tmp_path / "out", "conditional", progress=False)
     chosen, *verdict = run.numbers["remarks"]
     assert "what neighbours share" in chosen
-    assert verdict == list(compare_runs([tmp_path / "out"]).words)
+    assert verdict == list(map(str, compare_runs([tmp_path / "out"]).verdict))
     assert "left-out blocks" in verdict[0]
     assert "95 % interval" in verdict[0]
 

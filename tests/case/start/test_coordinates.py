@@ -11,7 +11,7 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.domain import outline_of
 from riesz.case.file.problem import read_problem
 from riesz.case.file.schema import DomainTable
-from riesz.case.start.columns import Hints
+from riesz.case.options import InitOptions
 from riesz.case.start.starter import starter
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import LON_LAT, metric_crs, place_on_earth, project
@@ -85,7 +85,7 @@ def test_both_are_projected_into_metres(tmp_path, of_table, of_outline, options)
     path = table(tmp_path, project(in_degrees(), LON_LAT, crs), header)
     drawn, named = of_outline
     area = polygon(tmp_path, project(corners_in_degrees(), LON_LAT, drawn), named)
-    made = starter(path, area, tmp_path, Hints(**options))
+    made = starter(path, tmp_path, InitOptions(area, **options))
     tables, found, outline = as_fit_reads_it(tmp_path, made)
     assert tables["crs"] == UTM
     assert (f"as {area.name} says" in made.text) == (named == UTM)
@@ -95,7 +95,7 @@ def test_both_are_projected_into_metres(tmp_path, of_table, of_outline, options)
 
 
 def test_degrees_alone_are_projected_into_their_zone(tmp_path):
-    made = starter(table(tmp_path, in_degrees(), "lon,lat"), None, tmp_path, Hints())
+    made = starter(table(tmp_path, in_degrees(), "lon,lat"), tmp_path, InitOptions())
     tables, found, _ = as_fit_reads_it(tmp_path, made)
     assert (tables["crs"], tables["observations"]["crs"]) == (UTM, LON_LAT)
     assert found.told[-1] == f"projected from {LON_LAT} into {UTM}"
@@ -120,18 +120,18 @@ def test_where_one_is_not_known_there_is_one_question(tmp_path, of_table, of_out
     drawn, named = of_outline
     area = polygon(tmp_path, project(corners_in_degrees(), LON_LAT, drawn), named)
     with pytest.raises(FileFormatError, match=told):
-        starter(path, area, tmp_path, Hints())
+        starter(path, tmp_path, InitOptions(area))
 
 
 def test_swapped_columns_are_told_or_taken_as_the_polygon_holds_them(tmp_path):
     swapped = project(in_degrees(), LON_LAT, UTM)[:, ::-1]
     area = polygon(tmp_path, project(corners_in_degrees(), LON_LAT, UTM), UTM)
-    made = starter(table(tmp_path, swapped), area, tmp_path, Hints())
+    made = starter(table(tmp_path, swapped), tmp_path, InitOptions(area))
     assert made.guesses[0].endswith(
         "y and x, by the range of the polygon: swapped against their names"
     )
     with pytest.raises(FileFormatError, match="they are when swapped: --x y --y x"):
-        starter(table(tmp_path, swapped), area, tmp_path, Hints(x="x", y="y"))
+        starter(table(tmp_path, swapped), tmp_path, InitOptions(area, x="x", y="y"))
 
 
 EAST = np.array([151.0, -33.8])  # where a latitude would be beyond 90 degrees
@@ -144,9 +144,9 @@ def turned(points):
 def test_a_latitude_beyond_90_degrees_is_a_longitude(tmp_path):
     places = turned(in_degrees() - CENTRE + EAST)
     with pytest.raises(RieszError, match=r"wells\.csv: longitude and latitude are swapped: .* 151"):
-        starter(table(tmp_path, places, "lon,lat"), None, tmp_path, Hints())
+        starter(table(tmp_path, places, "lon,lat"), tmp_path, InitOptions())
     with pytest.raises(RieszError, match="no latitude is beyond 90 degrees"):
-        starter(table(tmp_path, places), None, tmp_path, Hints(crs=LON_LAT))
+        starter(table(tmp_path, places), tmp_path, InitOptions(crs=LON_LAT))
 
 
 def test_degrees_that_fit_a_projection_only_when_swapped_are_swapped(tmp_path):
@@ -154,7 +154,7 @@ def test_degrees_that_fit_a_projection_only_when_swapped_are_swapped(tmp_path):
     path = table(tmp_path, turned(in_degrees()), "lon,lat")
     area = polygon(tmp_path, turned(corners_in_degrees()), LON_LAT)
     problem = tmp_path / "problem.toml"
-    made = starter(path, area, tmp_path, Hints())
+    made = starter(path, tmp_path, InitOptions(area))
     problem.write_text(made.text.replace("EPSG:32639", UTM))
     told = r"swapped: .* that is not where EPSG:32632 is used, but with both swapped it would be"
     with pytest.raises(RieszError, match=told):
@@ -163,9 +163,9 @@ def test_degrees_that_fit_a_projection_only_when_swapped_are_swapped(tmp_path):
 
 def test_where_on_earth_it_is_lets_swapped_degrees_be_noticed(tmp_path):
     """Degrees alone may be right or wrong: the country tells."""
-    right = starter(table(tmp_path, in_degrees(), "lon,lat"), None, tmp_path, Hints())
+    right = starter(table(tmp_path, in_degrees(), "lon,lat"), tmp_path, InitOptions())
     assert any(line.startswith("on Earth: 9.189° E, 48.79° N, Germany") for line in right.guesses)
-    wrong = starter(table(tmp_path, turned(in_degrees()), "lon,lat"), None, tmp_path, Hints())
+    wrong = starter(table(tmp_path, turned(in_degrees()), "lon,lat"), tmp_path, InitOptions())
     assert any(line.startswith("on Earth: 48.79° E, 9.189° N, Somalia") for line in wrong.guesses)
     sea = place_on_earth(np.array([[51.5, 4.5]]), LON_LAT)
     assert sea == "51.5° E, 4.5° N, in no country; with longitude and latitude swapped, Netherlands"
@@ -176,7 +176,7 @@ def test_names_of_columns_that_contradict_an_outline_in_degrees_are_a_question(t
     path = table(tmp_path, in_degrees(), "lon,lat")
     area = polygon(tmp_path, turned(corners_in_degrees()))
     with pytest.raises(FileFormatError, match="but the polygon has latitude first"):
-        starter(path, area, tmp_path, Hints())
+        starter(path, tmp_path, InitOptions(area))
     names = ObservationsTable(file=path.name, x="lat", y="lon")
     (note,) = prepare_data(tmp_path, names, None).notes
     assert note.startswith("x is the column lat and y is lon: longitude is x")

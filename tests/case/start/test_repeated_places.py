@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from riesz.case.data.read import read_observations
-from riesz.case.start.columns import Hints
+from riesz.case.options import InitOptions
 from riesz.case.start.starter import starter
 from riesz.observe.observations import observations
 
@@ -37,7 +37,7 @@ def german(folder, name="Meßstelle", word="GWM {}"):
 )
 def test_readings_of_a_well_are_one_observation_whatever_its_column_is_called(tmp_path, name, word):
     table = german(tmp_path, name, word)
-    made = starter(table, None, tmp_path, Hints())
+    made = starter(table, tmp_path, InitOptions())
     names = tomllib.loads(made.text)["observations"]
     assert (names["site"], names["aggregate"]) == (name, "median")
     assert names["value"] == "Wasserstand [m NHN]"
@@ -65,7 +65,7 @@ def test_places_alone_tell_which_readings_belong_together(tmp_path):
 def test_a_column_that_differs_within_a_place_is_no_name_of_it(tmp_path):
     text = "x,y,run,head\n0,0,a,1.0\n0,0,b,1.2\n5,1,a,2.0\n5,1,b,2.2\n1,6,a,3.0\n1,6,b,3.3\n"
     (tmp_path / "t.csv").write_text(text)
-    names = tomllib.loads(starter(tmp_path / "t.csv", None, tmp_path, Hints()).text)["observations"]
+    names = tomllib.loads(starter(tmp_path / "t.csv", tmp_path, InitOptions()).text)["observations"]
     assert "site" not in names
     assert (names["aggregate"], names["value"]) == ("median", "head")
 
@@ -79,7 +79,7 @@ def test_a_monitoring_network_has_as_many_observations_as_wells(tmp_path):
         rows = [[r["well"], *where[r["well"]], r["head_m"]] for r in csv.DictReader(readings)]
     with open(tmp_path / "all.csv", "w", newline="") as file:
         csv.writer(file).writerows([["name", "x", "y", "head_m"], *rows])
-    made = starter(tmp_path / "all.csv", None, tmp_path, Hints())
+    made = starter(tmp_path / "all.csv", tmp_path, InitOptions())
     names = tomllib.loads(made.text)["observations"]
     assert (names["site"], names["aggregate"]) == ("name", "median")
     assert len(rows) > 2000

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.start.columns import Hints, unit_of
+from riesz.case.options import InitOptions
+from riesz.case.start.columns import unit_of
 from riesz.case.start.starter import starter
 from riesz.cli.main import app
 from riesz.errors import RieszError
@@ -124,8 +125,8 @@ def test_a_table_is_understood_and_read_again_alike(name, expected):
     area = None if expected.polygon is None else TABLES / expected.polygon
     if expected.question is not None:
         with pytest.raises(RieszError, match=expected.question):
-            starter(TABLES / name, area, TABLES, Hints())
-    made = starter(TABLES / name, area, TABLES, Hints(**expected.answer))
+            starter(TABLES / name, TABLES, InitOptions(area))
+    made = starter(TABLES / name, TABLES, InitOptions(area, **expected.answer))
     tables = tomllib.loads(made.text)
     names = ObservationsTable.model_validate(tables["observations"])
     assert (names.x, names.y, names.value) == expected.columns
@@ -187,9 +188,9 @@ def test_check_names_what_is_odd(tmp_path):
 def test_what_is_the_same_in_all_rows_is_no_value_and_no_covariate(name):
     area = TABLES / str(CASES[name].polygon)
     with pytest.raises(RieszError, match=r"the covariate Faktor is 1\.0 in all 30 rows"):
-        starter(TABLES / name, area, TABLES, Hints(covariates=("Faktor",)))
+        starter(TABLES / name, TABLES, InitOptions(area, covariates=("Faktor",)))
     with pytest.raises(RieszError, match="their values do not differ"):
-        starter(TABLES / name, area, TABLES, Hints(value="Faktor"))
+        starter(TABLES / name, TABLES, InitOptions(area, value="Faktor"))
 
 
 @pytest.mark.slow

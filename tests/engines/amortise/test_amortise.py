@@ -153,7 +153,7 @@ def test_training_lowers_the_loss_and_keeps_its_curves(amortised):
 def test_data_unlike_those_of_the_training_are_told(amortised, data_sets):
     with pytest.warns(UserWarning, match="unlike those that the encoder was trained on"):
         posterior = amortised.posterior(1000 * data_sets[0])
-    assert "units" in posterior.notes[0]
+    assert posterior.notes[0].code == "unlike_training"
 
 
 @pytest.mark.slow
@@ -180,5 +180,5 @@ def test_a_surrogate_that_nothing_would_fit_is_refused(problem):
 @pytest.mark.slow
 def test_simulated_data_scatter_about_the_state_like_noise(amortised):
     place, keys = jnp.asarray([0.3, -0.2]), jr.split(jr.key(1), 2000)
-    seen = jax.jit(jax.vmap(amortised.simulator.observed, in_axes=(0, None)))(keys, place)
+    seen = jax.jit(jax.vmap(amortised.simulator.observe, in_axes=(0, None)))(keys, place)
     np.testing.assert_allclose(np.asarray(seen).std(axis=0), NOISE, rtol=0.1)

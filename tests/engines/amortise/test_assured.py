@@ -12,7 +12,7 @@ import pytest
 from riesz.engines.amortise.amortised import Amortised
 from riesz.engines.amortise.encoder import encoder
 from riesz.engines.amortise.engine import Amortise
-from riesz.engines.amortise.model import reduced_over_prior
+from riesz.engines.amortise.model import reduce_over_prior
 from riesz.engines.amortise.simulate import SensorData, Simulator, Variety
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
@@ -93,7 +93,7 @@ def prior_encoder():
 @lru_cache
 def untrained():
     problem = field_problem()
-    simulator = Simulator(problem, reduced_over_prior(problem))
+    simulator = Simulator(problem, reduce_over_prior(problem))
     return Amortised(simulator, prior_encoder(), jnp.asarray(-np.inf), {}, 0, VARIETY)
 
 

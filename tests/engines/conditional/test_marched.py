@@ -11,14 +11,14 @@ import riesz as rz
 from riesz.engines.conditional import in_time
 from riesz.engines.conditional.engine import MarginalDensity, gradient_of
 from riesz.engines.conditional.in_time import time_stepping_model
-from riesz.engines.conditional.points import sensor_points
+from riesz.engines.conditional.points import point_map_at_sensors
 from riesz.fem.time import all_at_once
 from riesz.io.store.checkpoint import Checkpoint
 from riesz.problem.linearity import linear_parts
 
 SITE = np.repeat([0, 1, 2], 6)
 WHEN = np.tile(0.1 * np.arange(1, 7), 3)
-ENGINE = rz.inference.Conditional(num_draws=40, num_others=5)
+ENGINE = rz.Conditional(num_draws=40, num_others=5)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def problem():
 
 
 def test_density_and_slope_are_those_through_all_steps(problem):
-    parts, at = linear_parts(problem), sensor_points(problem)
+    parts, at = linear_parts(problem), point_map_at_sensors(problem)
     model = time_stepping_model(problem, parts, at)
     assert len(model.moving) == 2
     exact = gradient_of(MarginalDensity(problem, parts, at))
@@ -80,7 +80,7 @@ def test_what_does_not_change_in_time_is_solved_for_once_and_not_marched(monkeyp
         times=0.1 * np.arange(8),
         initial=rz.fem.SteadyState(),
     )
-    parts, at, counts = linear_parts(problem), sensor_points(problem), []
+    parts, at, counts = linear_parts(problem), point_map_at_sensors(problem), []
 
     def counted(*given, **how):
         counts.append(given[-1].shape[-1])

@@ -10,11 +10,11 @@ import numpyro.distributions as dist
 import pytest
 
 import riesz as rz
-from riesz.engines.conditional.assimilate import Assimilation, assimilated
+from riesz.engines.conditional.assimilate import Assimilation, assimilate
 from riesz.engines.conditional.engine import MarginalDensity
 from riesz.engines.conditional.host import data_model
 from riesz.engines.conditional.linear import linear_system, mixture_at
-from riesz.engines.conditional.points import sensor_points
+from riesz.engines.conditional.points import point_map_at_sensors
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
 
@@ -82,7 +82,7 @@ def by_hand(level):
 @pytest.mark.slow
 def test_conditional_is_the_dense_closed_form():
     own = problem()
-    parts, at = linear_parts(own), sensor_points(own)
+    parts, at = linear_parts(own), point_map_at_sensors(own)
     assert [own.latents.coordinate_names()[i] for i in parts.others] == ["level"]
     assert data_model(own, parts, at) is None  # on the host noise is independent
 
@@ -123,7 +123,7 @@ def test_later_readings_that_share_noise_with_earlier_ones_are_refused():
     own, nothing = problem(), np.zeros((0, 4))
     begun = Assimilation(own, np.zeros(0), nothing, np.eye(4), np.zeros(4), 0)
     with pytest.raises(RieszError, match="later need independent normal noise, and it is normal"):
-        begun.updated(own.observations, own.likelihood)
+        begun.update(own.observations, own.likelihood)
 
 
 @pytest.mark.slow
@@ -141,8 +141,8 @@ def test_in_time_what_was_assimilated_is_the_posterior_of_shared_noise():
         initial="start",
     )
     parts = linear_parts(heat)
-    system = linear_system(heat, parts, jnp.zeros(0), sensor_points(heat))
-    found = assimilated(heat)
+    system = linear_system(heat, parts, jnp.zeros(0), point_map_at_sensors(heat))
+    found = assimilate(heat)
     np.testing.assert_allclose(found.mean()[np.asarray(parts.linear)], system.mean(), atol=1e-8)
     apart = np.diag(np.linalg.inv(found.precision))[np.asarray(parts.linear)]
     np.testing.assert_allclose(apart, system.variances(jnp.eye(len(apart))), atol=1e-8)
@@ -173,8 +173,8 @@ def errors_of(posterior):
 
 
 ENGINES = {
-    "conditional": (rz.inference.Conditional(num_draws=4000, num_others=400), 0.08, 0.06),
-    "nuts": (rz.inference.Nuts(num_samples=4000, num_chains=2, linear_solver="dense"), 0.08, 0.06),
+    "conditional": (rz.Conditional(num_draws=4000, num_others=400), 0.08, 0.06),
+    "nuts": (rz.Nuts(num_samples=4000, num_chains=2, linear_solver="dense"), 0.08, 0.06),
     "sample": (rz.Sample(), 0.12, 0.1),
     "variational": (rz.Variational(), 0.1, 0.1),
     "emulate": (rz.Emulate(), 0.1, 0.1),

@@ -67,8 +67,8 @@ def test_marches_backwards_moved_in_time_make_the_table(case):
 @pytest.mark.slow
 def test_conditional_reads_its_data_off_that_table():
     problem = posed()
-    posterior = rz.fit(problem, rz.inference.Conditional(num_draws=4000), seed=0, progress=False)
-    exact = rz.inference.assimilated(problem).posterior()
+    posterior = rz.fit(problem, rz.Conditional(num_draws=4000), seed=0, progress=False)
+    exact = rz.inference.assimilate(problem).posterior()
     sd = np.sqrt(np.asarray(exact.distribution.variances()))
     shift = np.asarray(posterior.coordinate_mean() - exact.coordinate_mean()) / sd
     assert np.abs(shift).max() < 0.1

@@ -84,7 +84,7 @@ def test_functions_that_make_all_states_make_the_march(case):
     problem = with_data(heat(**CASES[case]), 0)
     posterior = SMALL.run(problem, seed=0)
     assert largest_gap(problem, posterior) < 1e-3
-    exact = rz.inference.assimilated(problem).posterior().distribution
+    exact = rz.inference.assimilate(problem).posterior().distribution
     sd = np.sqrt(np.asarray(exact.variances()))
     shift = np.asarray(posterior.coordinate_mean() - exact.mean) / sd
     assert np.abs(shift).max() < 0.02
@@ -144,7 +144,7 @@ def test_ten_posteriors_of_an_initial_state_are_exact():
     for seed in range(10):
         problem = with_data(blank, seed)
         posterior = Emulate().run(problem, seed=seed)
-        exact = rz.inference.assimilated(problem).posterior().distribution
+        exact = rz.inference.assimilate(problem).posterior().distribution
         sd = np.sqrt(np.asarray(exact.variances()))
         worst.append(np.abs(np.asarray(posterior.coordinate_mean() - exact.mean) / sd).max())
         ratio = np.sqrt(np.diag(np.asarray(posterior.coordinate_covariance()))) / sd
@@ -184,7 +184,7 @@ def test_the_history_of_a_point_source_beside_an_unknown_number():
     seen = np.asarray(blank.operator @ blank.state(truth))
     problem = posed(seen + 0.01 * rng.normal(size=len(seen)))
     posterior = Emulate().run(problem, seed=0)
-    exact = rz.fit(problem, rz.inference.Conditional(num_draws=4000), seed=0, progress=False)
+    exact = rz.fit(problem, rz.Conditional(num_draws=4000), seed=0, progress=False)
     sd = np.sqrt(np.diag(np.asarray(exact.coordinate_covariance())))
     shift = np.asarray(posterior.coordinate_mean() - exact.coordinate_mean()) / sd
     assert np.abs(shift).max() < 0.1

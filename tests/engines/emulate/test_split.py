@@ -7,12 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from riesz.engines.emulate.least_squares import (
-    LARGEST,
-    fitting_features,
-    fitting_split,
-    splits,
-)
+from riesz.engines.emulate.least_squares import LARGEST, fitting_features, fitting_split, splits
 from riesz.errors import RieszError
 from riesz.surrogate.networks import trunk_branch
 

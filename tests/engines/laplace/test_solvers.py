@@ -40,7 +40,7 @@ def test_on_an_accelerator_nothing_of_laplace_calls_the_host(monkeypatch):
     monkeypatch.setattr(default_solver.jax, "default_backend", lambda: "gpu")
     problem = field_problem(meshes)
     solver, coordinates = problem.default_solver(), jnp.linspace(-1.0, 1.0, problem.num_coordinates)
-    assert isinstance(solver, rz.fem.Multigrid)
+    assert isinstance(solver, rz.solvers.Multigrid)
     assert len(solver.tables) == 2  # the hierarchy's: 81 unknowns are few enough
     field = problem.latents.latents["a"]
     assert isinstance(field, NodalLatent)
@@ -61,10 +61,10 @@ def test_on_an_accelerator_nothing_of_laplace_calls_the_host(monkeypatch):
 @pytest.mark.slow
 def test_laplace_by_multigrid_is_laplace_by_lu_and_is_kept_without_its_tables(monkeypatch):
     problem = field_problem(rz.rectangle((14, 14)))
-    by_lu = rz.Laplace(linear_solver=rz.fem.SparseLU()).run(problem)
+    by_lu = rz.Laplace(linear_solver=rz.solvers.SparseLU()).run(problem)
     monkeypatch.setattr(default_solver, "LARGEST_FOR_LU", {2: 10})
     by_choice = rz.Laplace().run(problem)
-    assert isinstance(problem.default_solver(), rz.fem.Multigrid)
+    assert isinstance(problem.default_solver(), rz.solvers.Multigrid)
     assert isinstance(by_choice.states, ExactStates)
     assert isinstance(by_choice.states.linear_solver, Automatic)
     np.testing.assert_allclose(

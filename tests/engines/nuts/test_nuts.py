@@ -18,6 +18,7 @@ from riesz.fem.linear import host_lu
 from riesz.fem.linear.linear_solve import Dense, SparseLU
 from riesz.fem.terms.weakform import advection, diffusion, source
 from riesz.mesh.shapes import rectangle
+from riesz.notes import Note
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.problem.posing import inverse_problem
@@ -107,9 +108,10 @@ def test_chains_that_disagree_are_told(monkeypatch):
     monkeypatch.setattr(chains, "FEW_EFFECTIVE", 0)
     monkeypatch.setattr(chains, "R_HAT", 0.5)
     short = SHORT.with_settings(num_samples=4, num_chains=1).run(linear_problem())
-    assert "the chains do not agree yet: r_hat is" in short.notes[0]
-    assert "for w[" in short.notes[0]
-    assert "take more warm-up and draws" in short.notes[0]
+    note = short.notes[0]
+    assert note.code == "r_hat"
+    assert note.values["unknown"].startswith("w[")
+    assert note.values["limit"] == 0.5
 
 
 @pytest.mark.slow
@@ -132,8 +134,7 @@ def test_chains_start_apart_where_there_is_a_density():
 def test_chains_that_lie_apart_are_told_to_be_looked_at_one_by_one():
     apart = {"r_hat": jnp.array([1.0, 2.0]), "effective_draws": jnp.array([500.0, 500.0])}
     (note,) = sampler_warnings({"diverging": jnp.zeros((4, 200), bool), **apart}, ("a", "b"))
-    assert "r_hat is 2.000 for b" in note
-    assert "more than one peak" in note
+    assert note == Note("chains_apart", value=2.0, unknown="b", limit=1.01)
 
 
 def test_few_draws_in_the_tails_are_told():
@@ -141,24 +142,23 @@ def test_few_draws_in_the_tails_are_told():
     history = {"diverging": jnp.zeros((2, 2), bool), "r_hat": jnp.array([1.0])} | found
     assert sampler_warnings(history, ("a",)) == ()
     (note,) = sampler_warnings(history | {"tail_draws": jnp.array([50.0])}, ("a",))
-    assert "in the tails the draws of a are worth 50" in note
+    assert note == Note("tail_draws", value=50.0, unknown="a", limit=100)
 
 
 def test_divergences_are_told():
     agreed = {"r_hat": jnp.array([1.0]), "effective_draws": jnp.array([500.0])}
     history = {"diverging": jnp.array([[True, False]]), **agreed}
     (note,) = sampler_warnings(history, ("a",))
-    assert note.startswith("1 of 2 transitions diverged")
+    assert note == Note("divergences", count=1, total=2)
 
 
 def test_few_effective_draws_and_too_few_to_tell_are_told():
     calm = {"diverging": jnp.array([[False, False]])}
     few = {"r_hat": jnp.array([1.0, 1.0]), "effective_draws": jnp.array([500.0, 25.0])}
     (note,) = sampler_warnings(calm | few, ("a", "b"))
-    assert note.startswith("the draws of b are worth 25 independent ones")
-    assert "20% of a standard deviation" in note
+    assert note == Note("effective_draws", value=25.0, error=0.2, unknown="b", limit=100)
     (note,) = sampler_warnings(calm, ("a", "b"))
-    assert "too few draws" in note
+    assert note == Note("too_few_draws")
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,9 @@ import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from tests.source_strengths import (
-    discrepancy,
-    most_likely,
-    source_problem,
-)
+from tests.source_strengths import discrepancy, most_likely, source_problem
 
-from riesz.engines.relax.discrepancy import (
-    gram_factor,
-    linearise,
-    log_densities,
-    relax_solver,
-)
+from riesz.engines.relax.discrepancy import gram_factor, linearise, log_densities, relax_solver
 from riesz.engines.relax.error_scale import (
     maximum_likelihood_epsilon,
     median_units,

@@ -3,7 +3,6 @@
 One unknown diffusivity: errors of the equation move sensors the more the smaller it is.
 """
 
-import re
 from functools import lru_cache
 
 import jax
@@ -30,6 +29,7 @@ from riesz.engines.relax.schedule import Fixed, Learned
 from riesz.engines.relax.states import RelaxedStates
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle
+from riesz.notes import Note
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.penalty.gram import dual_norm
@@ -191,13 +191,11 @@ def test_values_of_epsilon_cover_the_likely_ones_evenly():
 def test_notes_say_what_was_left_out_or_not_reached():
     problem, q = diffusivity_problem(25), full_rank(1, jnp.float64)
     assert notes_on_fit(problem, Fixed(0.1).scales(), None) == ()
-    assert "leaves out how likely an error" in notes_on_fit(problem, Fixed(0.5).scales(), None)[0]
+    assert notes_on_fit(problem, Fixed(0.5).scales(), None) == (Note("no_polishing"),)
     scales = Fixed(1.0).scales()
     assert notes_on_fit(problem, scales, RefinedGaussian(q, np.ones(1), is_settled=True)) == ()
-    assert (
-        "had not settled"
-        in notes_on_fit(problem, scales, RefinedGaussian(q, np.ones(1), is_settled=False))[0]
-    )
+    end = RefinedGaussian(q, np.ones(1), is_settled=False)
+    assert notes_on_fit(problem, scales, end) == (Note("polishing_unsettled"),)
 
 
 def test_a_learned_epsilon_is_told_with_its_range():
@@ -206,6 +204,6 @@ def test_a_learned_epsilon_is_told_with_its_range():
         q, np.exp(scales.log_weights), is_settled=True
     )  # as if data told nothing
     (note,) = notes_on_fit(diffusivity_problem(25), scales, even)
-    low, high = (float(word) for word in re.findall(r"between (\S+) and (\S+)", note)[0])
-    assert low < 0.1
-    assert high > 10
+    assert note.code == "epsilon_range"
+    assert note.values["low"] < 0.1
+    assert note.values["high"] > 10

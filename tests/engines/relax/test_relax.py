@@ -15,7 +15,7 @@ from tests.stopping import check_same, stopped_and_resumed
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.engines.relax.engine import Relax, fit_relaxed
 from riesz.engines.relax.schedule import Annealed, Learned
-from riesz.engines.relax.training import relaxed_terms
+from riesz.engines.relax.training import objective_terms
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle
@@ -129,7 +129,7 @@ def test_the_gradient_of_the_penalty_reaches_q_and_the_surrogate():
     def penalty(moving):
         network, family = moving
         moved = dataclasses.replace(surrogate, network=network)
-        terms = relaxed_terms(problem, exact, moved, family, jr.key(0), normals, jnp.ones(()))
+        terms = objective_terms(problem, exact, moved, family, jr.key(0), normals, jnp.ones(()))
         return terms.penalty
 
     moving = (surrogate.network, full_rank(2, jnp.float64))

@@ -17,7 +17,7 @@ from riesz.engines.emulate.start import penalty_in_time
 from riesz.engines.relax.discrepancy import relax_solver
 from riesz.engines.relax.error_scale import median_unit
 from riesz.engines.relax.gaussian_refinement import refine_gaussian
-from riesz.engines.relax.states import RelaxedStates, linearised_equation, step_grams
+from riesz.engines.relax.states import RelaxedStates, linearise_equation, step_grams
 from riesz.errors import RieszError
 from riesz.fem.time.steps import steps_of
 from riesz.io.store.posterior import load_posterior, save_posterior
@@ -60,7 +60,7 @@ def heat(readings="few", **changed):
 
 @lru_cache
 def grams(problem):
-    return step_grams(problem.forward, penalty_in_time(problem, rz.Relax()), rz.Gram())
+    return step_grams(problem.forward, penalty_in_time(problem, rz.Relax()), rz.penalty.Gram())
 
 
 def states(problem, epsilon_rel):
@@ -87,7 +87,7 @@ def dense_steps(problem, coordinates):
 @pytest.mark.slow
 def test_what_errors_of_steps_do_is_what_dense_matrices_say():
     problem, here = heat(), jnp.array([TRUTH])
-    found = linearised_equation(problem, here, relax_solver(problem))
+    found = linearise_equation(problem, here, relax_solver(problem))
     shape = found.without_error().shape
     units = jnp.eye(np.prod(shape)).reshape(-1, *shape)
     rows = np.asarray(found.rows).transpose(1, 0, 2).reshape(len(problem.observed), -1)
@@ -98,7 +98,7 @@ def test_what_errors_of_steps_do_is_what_dense_matrices_say():
     spread = by_dense @ every @ by_dense.T
     np.testing.assert_allclose(found.discrepancy(grams(problem)), spread, rtol=1e-9, atol=1e-12)
     weights = jnp.linspace(-1.0, 1.0, len(problem.observed))
-    pulled = np.asarray(found.pulled(weights)).ravel()
+    pulled = np.asarray(found.adjoint_effect(weights)).ravel()
     np.testing.assert_allclose(pulled, np.asarray(weights) @ by_dense, atol=1e-10)
 
 
@@ -173,7 +173,7 @@ def test_a_posterior_that_is_linear_in_all_unknowns_is_the_closed_form(begins):
         **({"initial": 0.0} | changed),
     )
     posterior = rz.Relax(epsilon_rel=1.0, **SETTINGS).run(problem, seed=0)
-    here = linearised_equation(problem, jnp.zeros(2), relax_solver(problem))
+    here = linearise_equation(problem, jnp.zeros(2), relax_solver(problem))
     epsilon = median_unit(problem, grams(problem))
     spread = np.asarray(here.discrepancy(grams(problem)))
     covariance = NOISE**2 * np.eye(len(values)) + float(epsilon) ** 2 * spread
@@ -194,7 +194,7 @@ def test_training_alone_finds_the_middle_and_says_what_it_leaves_out():
     problem = heat("many")
     engine = rz.Relax(epsilon_rel=0.3, polishing_rounds=0)
     posterior = engine.run(problem, seed=0)
-    assert "polishing_rounds is 0" in posterior.notes[0]
+    assert posterior.notes[0].code == "no_polishing"
     own = states(problem, 0.3)
     end = refine_gaussian(problem, own, full_rank(1, float), jr.key(0), num_draws=64, rounds=20)
     sd = float(jnp.sqrt(end.family.variances()[0]))
@@ -212,7 +212,7 @@ def test_predictions_carry_the_errors_of_steps():
     """At the readings as the record has them, and wider than the march alone elsewhere."""
     problem, posterior = heat(), fitted()
     place, when = np.array([0.5]), np.array([0.3])
-    found = rz.prediction.predict_in_time(posterior, when, place, num_draws=400, seed=1)
+    found = rz.predict(posterior, "u", place, times=when, num_draws=400, seed=1)
     draws = posterior.sample(jr.key(5), 400)
     records = np.asarray(posterior.states(problem, jr.key(6), draws))
     seen = np.asarray(jax.vmap(lambda one: problem.operator @ one)(jnp.asarray(records)))
@@ -223,8 +223,8 @@ def test_predictions_carry_the_errors_of_steps():
     assert abs(found.mean[0, 0] - seen[:, at].mean()) < 0.2 * sd
     assert 0.85 < found.sd[0, 0] / sd < 1.15
     plain = dataclasses.replace(posterior, states=ExactStates())
-    exact = rz.prediction.predict_in_time(plain, when, np.array([0.1]), num_draws=400, seed=1)
-    wide = rz.prediction.predict_in_time(posterior, when, np.array([0.1]), num_draws=400, seed=1)
+    exact = rz.predict(plain, "u", [0.1], times=when, num_draws=400, seed=1)
+    wide = rz.predict(posterior, "u", [0.1], times=when, num_draws=400, seed=1)
     assert wide.sd[0, 0] > 1.05 * exact.sd[0, 0]
 
 

@@ -34,6 +34,7 @@ from riesz.errors import OutOfTimeError, RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle
+from riesz.notes import Note
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.chains import agreement
@@ -124,18 +125,16 @@ def test_a_run_that_is_out_of_time_has_draws_to_show_or_says_so(monkeypatch):
     monkeypatch.setattr(chains, "FEWEST_IN_TIME", 20)
     blocks[0] = 0.0
     found = short(deadline=Deadline(5.5))
-    assert found.notes[0] == "the time was over after 40 draws of each of 4 chains."
+    assert found.notes[0] == Note("time_in_chains", num_draws=40, num_chains=4)
     assert found.distribution.by_chain.shape[:2] == (4, 40)
 
 
 def test_several_peaks_are_told_and_whether_chains_know_their_weights():
     assert note_on_modes(np.zeros((2, 10), int), 1) == ()
     (note,) = note_on_modes(np.tile([0, 0, 0, 1], (4, 30)), 2)
-    assert "2 separate peaks, with 75%, 25% of the draws" in note
-    assert "Chains went from one to another 236 times" in note
+    assert note == Note("modes", count=2, shares=(0.75, 0.25), changes=236, is_rare=False)
     (note,) = note_on_modes(np.repeat([[0], [1]], 50, axis=1), 2)
-    assert "only 0 times" in note
-    assert "not to be relied on" in note
+    assert note == Note("modes", count=2, shares=(0.5, 0.5), changes=0, is_rare=True)
 
 
 def test_chains_that_disagree_along_one_direction_of_many_coordinates_are_told():
@@ -146,7 +145,7 @@ def test_chains_that_disagree_along_one_direction_of_many_coordinates_are_told()
     draws[0] += 4 * directions[:, 1]
     apart = agreement(draws).r_hat
     found, (note, _) = agreement_along(draws, directions)
-    assert "for direction 2 that data tell of" in note
+    assert note.values["unknown"] == "direction 2 that data tell of"
     assert found["r_hat_along"][1] > 1.3
     assert np.median(apart) < 1.1
 
@@ -242,7 +241,7 @@ def test_both_of_two_peaks_are_found_with_their_weights(two_peaks):
         posterior = engine.run(two_peaks, seed=seed)
         found = np.mean(np.asarray(posterior.values("s")) > 0.5)
         assert abs(found - above) < 0.1, (seed, found, above)
-        assert "2 separate peaks" in posterior.notes[0]
+        assert (posterior.notes[0].code, posterior.notes[0].values["count"]) == ("modes", 2)
         assert posterior.history["r_hat"].max() < 1.05
 
 

@@ -14,14 +14,10 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.engines.variational import natural
 from riesz.engines.variational.engine import Variational
-from riesz.engines.variational.natural import (
-    DrawDerivatives,
-    FitState,
-    step,
-    with_curvature,
-)
+from riesz.engines.variational.natural import DrawDerivatives, FitState, step, with_curvature
 from riesz.errors import EngineError
 from riesz.fem.linear.linear_solve import Dense
+from riesz.notes import Note
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import ExactStates
 
@@ -144,7 +140,7 @@ def test_slope_and_curvature_are_met_on_the_average_over_q(skewed):
 @pytest.mark.slow
 def test_a_fit_that_ends_too_early_is_told(skewed):
     (note,) = Variational(linear_solver=Dense(), max_steps=1).run(skewed, seed=3).notes
-    assert "q was not found in 1 step" in note
+    assert (note.code, note.values["steps"]) == ("variational_unconverged", 1)
 
 
 @pytest.mark.slow
@@ -160,7 +156,7 @@ def test_draws_without_a_solution_are_told_or_refused(skewed, monkeypatch):
     monkeypatch.setattr(natural, "linearize_at", failing)
     monkeypatch.setattr(natural.os, "cpu_count", lambda: 1)
     engine = Variational(linear_solver=Dense(), max_steps=2)
-    assert "24 of 256 draws of q the equation had no solution" in engine.run(skewed).notes[-1]
+    assert engine.run(skewed).notes[-1] == Note("variational_no_solution", lost=24, total=256)
     share = 1.0
     with pytest.raises(EngineError, match="128 of 128 draws of q the equation has no solution"):
         engine.run(skewed)

@@ -19,7 +19,7 @@ def even(source, times, scheme="sdirk2", decay=None, z=None):
     problem = rz.transient_problem(
         rz.P1(rz.interval(2)), form, times=times, initial=0.0, scheme=scheme
     )
-    return np.asarray(rz.solve_in_time(problem, z))[:, 0]
+    return np.asarray(rz.solve(problem, z))[:, 0]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -82,6 +82,6 @@ def test_prescribed_values_along_lines_hold_at_their_times():
         times=np.linspace(0, 1, 6),
         initial=0.0,
     )
-    left = np.asarray(rz.solve_in_time(problem))[:, 0]
+    left = np.asarray(rz.solve(problem))[:, 0]
     wanted = np.interp(problem.axis.times, [0.0, 0.55, 1.0], [0.0, 2.0, 1.0])
     np.testing.assert_allclose(left, wanted, atol=1e-14)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import riesz as rz
+from riesz.errors import SolveError
 from riesz.fem.default_solver import choose_solver, default_multigrid
 from riesz.fem.problem import Newton
 from riesz.fem.time import time_stepping as marching
@@ -42,11 +43,34 @@ def decaying(times, scheme, *, nonlinear):
     )
 
 
+def test_what_is_recorded_is_read_off_the_states():
+    problem = decaying(np.linspace(0.0, 1.0, 5), "sdirk2", nonlinear=False)
+
+    def record(state, z):
+        return {"ends": state[jnp.array([0, -1])], "time": z["t"]}
+
+    recorded, states = rz.solve(problem, record=record), rz.solve(problem)
+    np.testing.assert_allclose(recorded["ends"], states[:, [0, -1]])
+    np.testing.assert_allclose(recorded["time"], problem.axis.times)
+    mesh = rz.interval(4)
+    steady = rz.boundary_value_problem(
+        rz.P1(mesh), rz.diffusion("a") - rz.source(1.0), {"boundary": 0.0}
+    )
+    scaled = rz.solve(steady, {"a": 2.0}, record=lambda state, z: z["a"] * state[2])
+    assert float(scaled) == pytest.approx(0.125)
+
+
+def test_a_problem_in_time_has_its_own_initial_state():
+    problem = decaying([0.0, 1.0], "euler", nonlinear=False)
+    with pytest.raises(SolveError, match="which has its own"):
+        rz.solve(problem, initial=0.0)
+
+
 def last_error(num_steps, scheme, *, nonlinear):
     """With every other step half as long again as the one before."""
     steps = np.where(np.arange(num_steps) % 2, 1.5, 1.0)
     times = np.concatenate([[0.0], np.cumsum(steps)]) * 2 / steps.sum()
-    states = rz.solve_in_time(decaying(times, scheme, nonlinear=nonlinear))
+    states = rz.solve(decaying(times, scheme, nonlinear=nonlinear))
     nodes = jnp.linspace(0, 1, NUM_CELLS + 1)[:, None]
     exact = jax.vmap(lambda x: solution(x, times[-1]))(nodes)
     return float(jnp.max(jnp.abs(states[-1] - exact)))
@@ -86,7 +110,7 @@ def test_errors_in_space_fall_by_four_where_cells_are_halved():
             initial=lambda x: wave(x, 0.0),
         )
         exact = jax.vmap(lambda x: wave(x, 0.2))(jnp.asarray(mesh.nodes))
-        return float(jnp.max(jnp.abs(rz.solve_in_time(problem)[-1] - exact)))
+        return float(jnp.max(jnp.abs(rz.solve(problem)[-1] - exact)))
 
     assert np.log2(error(8) / error(16)) == pytest.approx(2, abs=0.2)
 
@@ -188,7 +212,7 @@ def test_a_march_begins_with_the_steady_state_of_its_first_stresses():
         {"boundary": 0.0},
         times=[0.0, 0.5, 1.0, 1.5],
     )
-    states = rz.solve_in_time(problem)
+    states = rz.solve(problem)
     x = problem.space.mesh.nodes[:, 0]
     steady = x * (1 - x)  # of -u'' = 2
     np.testing.assert_allclose(states[0], steady, atol=1e-12)
@@ -207,8 +231,8 @@ def test_a_budget_over_a_run_closes(scheme):
         initial=lambda x: 1 + x[0],
         scheme=scheme,
     )
-    states = rz.solve_in_time(problem)
-    found = rz.fem.budget_in_time(problem, states)
+    states = rz.solve(problem)
+    found = rz.fem.budget(problem, states)
     assert abs(float(found.imbalance)) < 1e-10
     assert float(found.gains["source"]) == pytest.approx(0.75, rel=1e-12)  # one a unit of time
     weights = np.full(NUM_CELLS + 1, 1 / NUM_CELLS)
@@ -268,7 +292,7 @@ def test_matrices_assembled_once_give_what_those_of_each_step_do(monkeypatch):
 
     def states(z):
         return integrate_in_time(
-            problem, z, rz.fem.SparseLU(), Newton(), lambda state, z: state
+            problem, z, rz.solvers.SparseLU(), Newton(), lambda state, z: state
         ).recorded
 
     def found():
@@ -302,7 +326,7 @@ def test_matrices_that_are_kept_for_multigrid_give_the_same_numbers():
 
         return jax.value_and_grad(value)(here)
 
-    (value, slope), (own, slopes) = sums(rz.fem.SparseLU()), sums(iterated)
+    (value, slope), (own, slopes) = sums(rz.solvers.SparseLU()), sums(iterated)
     assert float(own) == pytest.approx(float(value), rel=1e-8)
     for name in here:
         assert float(slopes[name]) == pytest.approx(float(slope[name]), rel=1e-7)
@@ -328,7 +352,7 @@ def test_all_steps_together_give_what_one_after_the_other_does(problem, monkeypa
 
     def states(z):
         return integrate_in_time(
-            problem, z, rz.fem.SparseLU(), Newton(), lambda state, z: state
+            problem, z, rz.solvers.SparseLU(), Newton(), lambda state, z: state
         ).recorded
 
     def found():

@@ -73,12 +73,12 @@ def same(a, b):
 
 def test_a_state_comes_back_as_it_was(problem, path):
     again = opened(path, problem)
-    assert same(again.stored("chain 0"), STATE)
-    assert again.stored("chain 1") is None
+    assert same(again.restore("chain 0"), STATE)
+    assert again.restore("chain 1") is None
     again.keep("chain 1", {"done": 2})
     third = opened(path, problem)
-    assert same(third.stored("chain 0"), STATE)  # also where it was not kept anew
-    assert third.stored("chain 1") == {"done": 2}
+    assert same(third.restore("chain 0"), STATE)  # also where it was not kept anew
+    assert third.restore("chain 1") == {"done": 2}
     assert third.spent > again.spent > 0
     assert [p.name for p in path.parent.iterdir()] == ["checkpoint"]
 
@@ -135,7 +135,7 @@ def test_a_file_with_other_content_under_a_right_digest_is_refused(problem, path
 
 def test_what_a_killed_process_was_writing_is_never_read_and_removed(problem, path, content):
     (path.parent / f".{path.name}.1234.partial").write_bytes(content[:300])
-    assert same(opened(path, problem).stored("chain 0"), STATE)
+    assert same(opened(path, problem).restore("chain 0"), STATE)
     assert [p.name for p in path.parent.iterdir()] == ["checkpoint"]
 
 
@@ -195,7 +195,7 @@ def test_a_full_disk_is_told_once_and_the_last_good_checkpoint_stays(problem, pa
     assert path.read_bytes() == content
     assert [p.name for p in path.parent.iterdir()] == ["checkpoint"]
     checkpoint.flush()
-    assert opened(path, problem).stored("chain 1") == {"done": 2}
+    assert opened(path, problem).restore("chain 1") == {"done": 2}
 
 
 def test_a_folder_that_cannot_be_made_is_told(problem, tmp_path):
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_made_is_told(problem, tmp_path):
 
 def test_a_checkpoint_must_know_its_fit(problem, tmp_path):
     with pytest.raises(RieszError, match=r"give it to rz\.fit\(problem, engine, checkpoint=\.\.\."):
-        Checkpoint(tmp_path / "checkpoint").stored("mode")
+        Checkpoint(tmp_path / "checkpoint").restore("mode")
 
 
 def test_an_object_that_served_another_fit_has_forgotten_it(problem, tmp_path):
@@ -217,4 +217,4 @@ def test_an_object_that_served_another_fit_has_forgotten_it(problem, tmp_path):
     checkpoint.keep("chain 0", STATE)
     checkpoint.path.unlink()
     checkpoint.begin(problem, "nuts", 4, SETTINGS)
-    assert checkpoint.stored("chain 0") is None
+    assert checkpoint.restore("chain 0") is None

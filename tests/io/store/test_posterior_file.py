@@ -23,6 +23,7 @@ from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.posterior import MANIFEST, load_posterior, save_posterior
 from riesz.io.store.probe import agree, differing_parts, digest, probe, probe_tolerance
 from riesz.mesh.shapes import rectangle
+from riesz.notes import text_note
 from riesz.observe.likelihood import Gaussian, StudentT
 from riesz.observe.observations import observations
 from riesz.penalty.gram import dual_norm
@@ -62,7 +63,8 @@ def small_problem(
 def saved_once(tmp_path_factory):
     folder, problem = tmp_path_factory.mktemp("saved") / "run", small_problem()
     history = {"kl": jnp.arange(3.0)}
-    posterior = Posterior(problem, STANDARD, ExactStates(Dense()), history, "emulate", 3, ("so",))
+    notes = (text_note("so"),)
+    posterior = Posterior(problem, STANDARD, ExactStates(Dense()), history, "emulate", 3, notes)
     save_posterior(folder, posterior)
     return folder, problem, posterior
 
@@ -205,6 +207,13 @@ def test_a_part_that_is_not_finite_agrees_with_itself_only():
     assert digest(np.array([1.0, np.nan])) == [None, None, None]
     assert agree([[None, None, None]], [[None, None, None]], 1e-6)
     assert not agree([[1.0, 0.0, 0.0]], [[None, None, None]], 1e-6)
+
+
+def test_notes_of_earlier_versions_are_read_as_text(saved):
+    folder, problem, posterior = saved
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"notes": ["so"]}))
+    assert load_posterior(folder, problem).notes == posterior.notes == (text_note("so"),)
 
 
 def test_damage_is_told(saved):

@@ -25,7 +25,7 @@ from riesz.engines.emulate.start import (
     log_likelihoods,
     reference_penalty,
 )
-from riesz.engines.emulate.variational import matched_normals, maximise_elbo
+from riesz.engines.emulate.variational import match_normals, maximise_elbo
 from riesz.engines.training import train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.rows import full_precision
@@ -76,7 +76,7 @@ def emulate_by_gradients(
         surrogate, family, curves = trained(
             *(problem, penalty, surrogate, family, settings, reference, key), progress=progress
         )
-        normals = matched_normals(refine_key, settings.refining_draws, size, family.dtype)
+        normals = match_normals(refine_key, settings.refining_draws, size, family.dtype)
         family = maximise_elbo(problem, surrogate, family, normals)
     history = {name: jnp.asarray(curve) for name, curve in curves.items()}
     return Posterior(problem, family, SurrogateStates(surrogate), history, "emulate", seed)
@@ -111,7 +111,7 @@ class EmulateStep(eqx.Module):
     ) -> tuple[EmulateState, dict[str, Float[Array, ""]]]:
         draw_key, patch_key, family_key = jr.split(key, 3)
         normals = self.normals(draw_key, data)
-        draws = normals if self.on_prior else state.family.transformed(WIDENED * normals)
+        draws = normals if self.on_prior else state.family.transform(WIDENED * normals)
         network, memory, physics = self.network_step(state, patch_key, draws, data)
         terms = {"physics": physics}
         if self.on_prior:
@@ -145,7 +145,7 @@ class EmulateStep(eqx.Module):
 
         @eqx.filter_value_and_grad
         def loss(family):
-            fits = log_likelihoods(data.problem, surrogate, family.transformed(normals))
+            fits = log_likelihoods(data.problem, surrogate, family.transform(normals))
             return family.kl_to_prior() - jnp.mean(fits)
 
         value, slope = loss(state.family)

@@ -16,13 +16,7 @@ from riesz.errors import FileFormatError
 from riesz.geometry.crossings import offset_from_edge
 from riesz.geometry.lines import Line, inside_polygon
 from riesz_paper.data.esrp_raw import Raster, Raw
-from riesz_paper.data.esrp_rules import (
-    Table,
-    counts_of,
-    drop_reasons,
-    exclude_reasons,
-    splits_from,
-)
+from riesz_paper.data.esrp_rules import Table, counts_of, drop_reasons, exclude_reasons, splits_from
 from riesz_paper.data.library import optional
 
 LAST_DATE = "1999-12-31"

@@ -11,8 +11,8 @@ import jax
 
 from riesz.errors import RieszError
 from riesz.io.store.results import Row
-from riesz.many import scheduler
-from riesz.many.scheduler import Pool, run_tasks
+from riesz_many import scheduler
+from riesz_many.scheduler import Pool, run_tasks
 from riesz_paper.running.task import Experiment, Task
 
 Build = Callable[[], Experiment]

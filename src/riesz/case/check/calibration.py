@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 from riesz.case.file.problem import Case
+from riesz.case.options import CalibrationOptions
 from riesz.diagnose.calibration import Calibration
 from riesz.diagnose.simulation import sbc
 from riesz.engines.amortise.engine import Amortise
@@ -16,15 +17,11 @@ NUM_DATA_SETS = 500
 RESULTS, RANKS = "results.json", "ranks.png"
 
 
-def calibrate_case(
-    case: Case, out: Path | str | None = None, *, num_data_sets: int = NUM_DATA_SETS, seed: int = 0
-) -> Calibration:
-    """Fit data sets made up from the priors of a problem file: are its posteriors right?
-
-    With `out`, a folder, what was found is kept there as results.json and ranks.png.
-    """
+def calibrate_case(case: Case, options: CalibrationOptions) -> Calibration:
+    """Fit data sets made up from the priors, and write what was found where `out` says."""
+    num_data_sets, seed = options.num_data_sets or NUM_DATA_SETS, options.seed
     Amortise().check(case.problem)
-    folder = None if out is None else make_folder(Path(out))
+    folder = None if options.out is None else make_folder(Path(options.out))
     result = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
     if folder is not None:
         words = ["riesz", "check", str(case.path), "--calibrate"]

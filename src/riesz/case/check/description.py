@@ -34,70 +34,82 @@ MOST_NUMBERS = 500_000
 """In states that engines solve for at once."""
 
 
-def describe_case(case: Case) -> str:
-    """The problem, what it was made from, the engine that will be taken, and what to know."""
-    choice = case.choice()
-    blocks = [
-        ("domain", [domain_text(case), *place_lines(case), area_text(case), format_meshes(case)]),
-        ("observations", observations_lines(case)),
-        ("effects", effect_lines(case)),
-        ("regions", regions_lines(case)),
-        ("boundary", boundary_lines(case)),
-        ("wells", wells_lines(case)),
-        ("rivers", rivers_lines(case)),
-        ("engine", engine_lines(case)),
-        ("cost", [str(cost_of(case.problem, choice.engine))]),
-    ]
-    told = with_headings(blocks)
-    notes = [f"note: {note}" for note in case.notes] or ["Nothing to warn of."]
-    return "\n".join([f"{case.path} is understood.", *told, case.problem.describe(), *notes])
+@dataclass(frozen=True, eq=False)
+class CaseDescription:
+    """The problem, what it was made from, the engine that will be taken, and what to know.
+
+    Its text is in plain words, its `numbers` are the same for programs.
+    """
+
+    case: Case
+
+    def __str__(self) -> str:
+        case = self.case
+        choice = case.choice()
+        blocks = [
+            (
+                "domain",
+                [domain_text(case), *place_lines(case), area_text(case), format_meshes(case)],
+            ),
+            ("observations", observations_lines(case)),
+            ("effects", effect_lines(case)),
+            ("regions", regions_lines(case)),
+            ("boundary", boundary_lines(case)),
+            ("wells", wells_lines(case)),
+            ("rivers", rivers_lines(case)),
+            ("engine", engine_lines(case)),
+            ("cost", [str(cost_of(case.problem, choice.engine))]),
+        ]
+        lines = with_headings(blocks)
+        notes = [f"note: {note}" for note in case.notes] or ["Nothing to warn of."]
+        return "\n".join([f"{case.path} is understood.", *lines, case.problem.describe(), *notes])
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        case = self.case
+        choice, auto = case.choice(), automatic_choice(case)
+        problem = case.problem
+        values = problem.observations.values
+        priors = {name: latent.describe() for name, latent in problem.latents.latents.items()}
+        cost = cost_of(problem, choice.engine)
+        return {
+            "problem": str(case.path),
+            "crs": case.tables.crs,
+            "area": area_of(case.coarse),
+            "nodes": [mesh.num_nodes for mesh in meshes_of(case)],
+            "longest_edge": longest_edge(problem.forward.space.mesh),
+            "observations": len(values),
+            "prepared": list(case.prepared.told),
+            "censored": int(case.censored.sum()),
+            "unit": case.unit,
+            "transform": case.transform,
+            "values": [float(values.min()), float(values.max())],
+            "unknowns": {name: priors[name] for name in problem.latents.names},
+            "unknown_numbers": problem.num_coordinates,
+            "engine": choice.engine.name,
+            "why": str(choice.why),
+            **exchange_numbers(case),
+            "auto": None if auto is None else {"engine": auto.engine.name, "why": str(auto.why)},
+            "rough_seconds": round(cost.seconds),
+            "rough_megabytes": round(cost.megabytes),
+            "notes": list(map(str, case.notes)),
+        }
 
 
 def engine_lines(case: Case) -> list[str]:
     """The engine and, where the file names it, what would be taken otherwise."""
     choice = case.choice()
-    told = [f"{choice.engine.name}, because {choice.why}"]
+    lines = [f"{choice.engine.name}, because {choice.why}"]
     auto = automatic_choice(case)
     if auto is None:
-        return told
+        return lines
     which = "it too" if auto.engine.name == choice.engine.name else auto.engine.name
-    return [*told, f"auto would take {which}, because {auto.why}"]
+    return [*lines, f"auto would take {which}, because {auto.why}"]
 
 
 def automatic_choice(case: Case) -> Choice | None:
     """What auto would take, where the file names an engine."""
     return None if case.tables.engine.name == AUTO else case.choice(AUTO)
-
-
-def case_numbers(case: Case) -> dict[str, Any]:
-    """The same for programs."""
-    choice, auto = case.choice(), automatic_choice(case)
-    problem = case.problem
-    values = problem.observations.values
-    priors = {name: latent.describe() for name, latent in problem.latents.latents.items()}
-    cost = cost_of(problem, choice.engine)
-    return {
-        "problem": str(case.path),
-        "crs": case.tables.crs,
-        "area": area_of(case.coarse),
-        "nodes": [mesh.num_nodes for mesh in meshes_of(case)],
-        "longest_edge": longest_edge(problem.forward.space.mesh),
-        "observations": len(values),
-        "prepared": list(case.prepared.told),
-        "censored": int(case.censored.sum()),
-        "unit": case.unit,
-        "transform": case.transform,
-        "values": [float(values.min()), float(values.max())],
-        "unknowns": {name: priors[name] for name in problem.latents.names},
-        "unknown_numbers": problem.num_coordinates,
-        "engine": choice.engine.name,
-        "why": choice.why,
-        **exchange_numbers(case),
-        "auto": None if auto is None else {"engine": auto.engine.name, "why": auto.why},
-        "rough_seconds": round(cost.seconds),
-        "rough_megabytes": round(cost.megabytes),
-        "notes": list(case.notes),
-    }
 
 
 def domain_text(case: Case) -> str:
@@ -151,8 +163,8 @@ def effect_lines(case: Case) -> list[str]:
     likelihood = case.problem.likelihood.main
     if not isinstance(likelihood, WithEffects):
         return []
-    told = [f"{EFFECTS}[{i}]: {label}" for i, label in enumerate(likelihood.labels)]
-    return told + ([] if likelihood.local is None else [f"{LOCAL}: {likelihood.local.describe()}"])
+    lines = [f"{EFFECTS}[{i}]: {label}" for i, label in enumerate(likelihood.labels)]
+    return lines + ([] if likelihood.local is None else [f"{LOCAL}: {likelihood.local.describe()}"])
 
 
 def meshes_of(case: Case) -> tuple[Mesh, ...]:
@@ -215,12 +227,12 @@ def boundary_lines(case: Case) -> list[str]:
     for tag, one in case.tables.boundary.items():
         mesh = case.problem.forward.space.mesh
         length = float(facet_measures(mesh.nodes, facets_of_tag(mesh, tag).nodes).sum())
-        told = f"{tag}, {length_text(case, length)}: "
+        text = f"{tag}, {length_text(case, length)}: "
         if one.inflow is not None:
-            lines.append(f"{told}{format_value(one.inflow)} enters by length")
+            lines.append(f"{text}{format_value(one.inflow)} enters by length")
         if one.conductance is not None:
             lines.append(
-                f"{told}exchange with the stage {format_value(one.stage)} by the conductance "
+                f"{text}exchange with the stage {format_value(one.stage)} by the conductance "
                 f"{format_value(one.conductance)}"
             )
     return lines
@@ -256,7 +268,7 @@ def length_text(case: Case, length: float) -> str:
 def exchange_numbers(case: Case) -> dict[str, Any]:
     """The same for programs."""
     return {
-        "boundary": {tag: one.given() for tag, one in case.tables.boundary.items()},
+        "boundary": {tag: one.entries() for tag, one in case.tables.boundary.items()},
         "regions": region_shares(case),
         "wells": {
             "known": sum(one.count for one in case.wells if one.unknown is None),

@@ -40,14 +40,14 @@ def prepare_data(
     each needs its time, which is read in one way only.
     """
     table = read_table(folder / names.file, layer=names.layer, value=names.value)
-    told = [f"{table.num_rows} rows of {names.file}"]
+    remarks = [f"{table.num_rows} rows of {names.file}"]
     ranges = [name for name, wanted in names.where.items() if isinstance(wanted, dict)]
     dropped = [note for name in ranges for note in words_for_numbers(table, name)]
     table, more = filter_rows(table, names.where, "where")
-    told += more
+    remarks += more
     if names.date is not None and not (timed and names.from_ is None and names.to is None):
         table, more = in_window(table, names.date, names.from_, names.to)
-        told += more
+        remarks += more
     table, points, more = locate_rows(folder, table, names)
     values, censored = values_and_limits(table, names.value)
     if names.transform == "log":
@@ -79,7 +79,7 @@ def prepare_data(
             else covariate_in(table, name)
             for name in names.covariates
         },
-        told=(*told, *more),
+        told=(*remarks, *more),
         crs=names.crs or table.crs,
     )
     if names.aggregate is not None:
@@ -148,10 +148,10 @@ def locate_rows(
     if names.sites is None:
         return table, np.column_stack([table.numbers(axis) for axis in axes]), []
     sites = read_table(folder / names.sites, value=names.x)
-    sites, told = filter_rows(sites, names.sites_where, "sites_where")
+    sites, remarks = filter_rows(sites, names.sites_where, "sites_where")
     rows, points, more = join_sites(table, sites, str(names.site), axes)
     rows = rows if rows.crs is not None else dataclasses.replace(rows, crs=sites.crs)
-    return rows, points, [*(f"{names.sites}: {one}" for one in told), *more]
+    return rows, points, [*(f"{names.sites}: {one}" for one in remarks), *more]
 
 
 def odd_numbers(read: DataRows, names: ObservationsTable, place: str) -> list[str]:
@@ -168,15 +168,12 @@ def odd_numbers(read: DataRows, names: ObservationsTable, place: str) -> list[st
 def words_for_numbers(table: TextTable, name: str) -> list[str]:
     """Cells of a column of numbers that hold something else, such as `dry` or `4.2 m`."""
     cells = [cell or "" for cell in table.cells(name)]
-    rows = [row for row, cell in enumerate(cells) if not (is_none(cell) or is_numeric_cell(cell))]
+    wrong = [not is_none(cell) and np.isnan(number_or_limit(cell)) for cell in cells]
+    rows = np.flatnonzero(wrong).tolist()
     if not rows:
         return []
-    told = format_rows(rows, table.lines, [repr(cell) for cell in cells])
-    return [f"{table.path.name}: {name} is no number, and the row left out: {told}"]
-
-
-def is_numeric_cell(cell: str) -> bool:
-    return bool(np.isfinite(number_or_limit(cell)))
+    text = format_rows(rows, table.lines, [repr(cell) for cell in cells])
+    return [f"{table.path.name}: {name} is no number, and the row left out: {text}"]
 
 
 def values_and_limits(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " row"]]:
@@ -203,7 +200,7 @@ def filter_rows(
     table: TextTable, where: Mapping[str, Filter], key: str
 ) -> tuple[TextTable, list[str]]:
     """The rows that pass every filter; raises where one leaves nothing."""
-    told = []
+    remarks = []
     for name, wanted in where.items():
         cells = table.cells(name)
         passed = np.array([passes(cell or "", wanted) for cell in cells])
@@ -214,9 +211,9 @@ def filter_rows(
                 f"{table.path}: {key} = {{ {name} = {format_filter(wanted)} }} leaves none of "
                 f"{len(cells)} rows: {name} holds {some}."
             )
-        told.append(f"{name} {format_filter(wanted)} keeps {passed.sum()} of {len(cells)} rows")
+        remarks.append(f"{name} {format_filter(wanted)} keeps {passed.sum()} of {len(cells)} rows")
         table = table.select(passed)
-    return table, told
+    return table, remarks
 
 
 def passes(cell: str, wanted: Filter) -> bool:
@@ -255,8 +252,8 @@ def in_window(
         result = f"they go from {min(known)} to {max(known)}" if known else "all are empty"
         raise FileFormatError(f"{table.path}: no row has a {window}: {result}.")
     empty = sum(date is None for date in dates)
-    told = f"{window} keeps {inside.sum()} of {len(dates)} rows"
-    return table.select(inside), [f"{told} ({empty} without a date)" if empty else told]
+    remark = f"{window} keeps {inside.sum()} of {len(dates)} rows"
+    return table.select(inside), [f"{remark} ({empty} without a date)" if empty else remark]
 
 
 def dates_of(table: TextTable, name: str) -> list[datetime.date | None]:
@@ -319,10 +316,10 @@ def join_sites(
         )
     points = np.array([places[one] for one in own if one in places])
     lost = {one for one in own if one not in places}
-    told = []
+    remarks = []
     if lost:
-        told = [
+        remarks = [
             f"{len(own) - known.sum()} readings of {len(lost)} sites that {sites.path.name} does "
             f"not hold are left out, such as {min(lost)!r}"
         ]
-    return readings.select(known), points, told
+    return readings.select(known), points, remarks

@@ -103,7 +103,7 @@ class DataRows:
     """One observation a row, in the scale of the state."""
 
     path: Path  # what errors name
-    points: Float[np.ndarray, "row 2"]
+    points: Float[np.ndarray, "row dim"]
     values: Float[np.ndarray, " row"]  # of those below a detection limit, the limit
     censored: Bool[np.ndarray, " row"]
     lines: Int[np.ndarray, " row"]  # of the first reading of each
@@ -122,8 +122,8 @@ class DataRows:
         if self.crs is None or crs is None or same_crs(self.crs, crs):
             return self
         points = self.columns.within(self.crs, crs).points
-        told = f"projected from {short_crs(self.crs)} into {short_crs(crs)}"
-        return replace(self, points=points, crs=crs, told=(*self.told, told))
+        remark = f"projected from {short_crs(self.crs)} into {short_crs(crs)}"
+        return replace(self, points=points, crs=crs, told=(*self.told, remark))
 
     @property
     def num_rows(self) -> int:
@@ -149,28 +149,31 @@ class DataRows:
         return DataRows(**(of | changes))
 
 
+def plain_rows(
+    path: Path, points: Float[np.ndarray, "row dim"], values: Float[np.ndarray, " row"]
+) -> DataRows:
+    """Values with nothing beside them but their places."""
+    count = len(values)
+    return DataRows(path, points, values, np.zeros(count, bool), np.arange(count))
+
+
 def data_rows_content(prepared: DataRows) -> bytes:
     """The table as a CSV file; numbers with all their digits."""
     columns: dict[str, Any] = {
-        AXES[0]: prepared.points[:, 0].tolist(),
-        AXES[1]: prepared.points[:, 1].tolist(),
-        VALUE: prepared.values.tolist(),
+        AXES[0]: prepared.points[:, 0],
+        AXES[1]: prepared.points[:, 1],
+        VALUE: prepared.values,
+        SD: prepared.sd,
+        OVER: prepared.over,
+        CENSORED: prepared.censored.astype(int) if prepared.censored.any() else None,
+        SITE: prepared.sites,
+        TIME: None if prepared.times is None else prepared.times.format(),
+        READINGS: prepared.readings,
     }
-    if prepared.sd is not None:
-        columns[SD] = prepared.sd.tolist()
-    if prepared.over is not None:
-        columns[OVER] = prepared.over.tolist()
-    if prepared.censored.any():
-        columns[CENSORED] = prepared.censored.astype(int).tolist()
-    if prepared.sites is not None:
-        columns[SITE] = prepared.sites
-    if prepared.times is not None:
-        columns[TIME] = prepared.times.format()
-    if prepared.readings is not None:
-        columns[READINGS] = prepared.readings.tolist()
-    for name, cells in prepared.covariates.items():
-        columns[COVARIATE + name] = cells if isinstance(cells, list) else cells.tolist()
-    return csv_content(columns, zip(*columns.values(), strict=True))
+    columns |= {COVARIATE + name: cells for name, cells in prepared.covariates.items()}
+    given = {name: cells for name, cells in columns.items() if cells is not None}
+    lists = (cells if isinstance(cells, list) else cells.tolist() for cells in given.values())
+    return csv_content(given, zip(*lists, strict=True))
 
 
 def read_data_rows(path: Path, names: ObservationsTable) -> DataRows:
@@ -248,7 +251,7 @@ def aggregate(
     if floor is not None:
         sd = scatter(readings.values, groups, floor)
     points = [np.median(readings.points[rows], axis=0) for rows in groups]
-    told = f"{how} of {counts.min()} to {counts.max()} readings at {len(groups)} sites"
+    remark = f"{how} of {counts.min()} to {counts.max()} readings at {len(groups)} sites"
     return one.rows(
         np.arange(len(groups)),
         values=np.array(values),
@@ -257,7 +260,7 @@ def aggregate(
         sd=None if sd is None else np.array(sd),
         readings=counts,
         covariates={name: per_site(cells, groups) for name, cells in readings.covariates.items()},
-        told=(*readings.told, told),
+        told=(*readings.told, remark),
         notes=(*readings.notes, *moving_site_notes(readings, groups)),
     )
 
@@ -320,6 +323,6 @@ def drop_outside(prepared: DataRows, coarse: Mesh, names: ObservationsTable) -> 
     if inside.all():
         return prepared
     which = format_rows(np.flatnonzero(~inside).tolist(), prepared.lines, prepared.sites)
-    told = f"{int((~inside).sum())} of {prepared.num_rows} lie outside the domain and are dropped"
-    notes = (*prepared.notes, f"{prepared.path.name}: {told}: {which}")
-    return prepared.rows(np.flatnonzero(inside), told=(*prepared.told, told), notes=notes)
+    remark = f"{int((~inside).sum())} of {prepared.num_rows} lie outside the domain and are dropped"
+    notes = (*prepared.notes, f"{prepared.path.name}: {remark}: {which}")
+    return prepared.rows(np.flatnonzero(inside), told=(*prepared.told, remark), notes=notes)

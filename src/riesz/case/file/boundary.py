@@ -23,6 +23,7 @@ from riesz.geometry.lines import lines_of
 from riesz.io.maps.outlines import read_features, read_lines
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import facets_of_tag, tag_boundary_near, tag_region
+from riesz.notes import Note
 
 KINDS = ("value", "inflow", "conductance")
 
@@ -82,10 +83,10 @@ class BoundaryTable(FileTable):
     def with_series(self, known: Mapping[str, Series]) -> "BoundaryTable":
         """With series where their names stand."""
         return self.model_copy(
-            update={key: stand_in(value, known) for key, value in self.given().items()}
+            update={key: stand_in(value, known) for key, value in self.entries().items()}
         )
 
-    def given(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, Any]:
         """What holds, each a number or the name of an unknown."""
         result = {key: getattr(self, key) for key in (*KINDS, "stage")}
         return {key: value for key, value in result.items() if value is not None}
@@ -110,13 +111,13 @@ def boundary_exchange(boundary: Boundary) -> WeakForm:
     return form
 
 
-def idle_notes(mesh: Mesh, boundary: Boundary) -> list[str]:
+def idle_notes(mesh: Mesh, boundary: Boundary) -> list[Note]:
     """That nothing can enter where u is prescribed at every node of a stretch."""
     nodes = {tag: np.unique(facets_of_tag(mesh, tag).nodes) for tag in boundary}
     fixed = [nodes[tag] for tag in prescribed_at(boundary)]
     held = np.unique(np.concatenate(fixed)) if fixed else np.zeros(0, int)
     return [
-        f"what enters at boundary.{tag} has no effect: u is prescribed on all of it"
+        Note("idle_boundary", tag=tag)
         for tag, one in boundary.items()
         if one.value is None and np.isin(nodes[tag], held).all()
     ]
@@ -157,8 +158,8 @@ def read_regions(
     regions = []
     for name, table in tables.items():
         result = read_features(folder / table.file, table.layer, "polygon", into=crs)
-        kept, _ = filter_rows(result.table, table.where, f"regions.{name}.where")
-        polygons = [result.shapes[row - 1] for row in kept.lines.tolist()]
+        chosen, _ = filter_rows(result.table, table.where, f"regions.{name}.where")
+        polygons = [result.shapes[row - 1] for row in chosen.lines.tolist()]
         regions.append(Region(name, result.table.path, polygons, result.table.crs))
     return tuple(regions)
 

@@ -17,12 +17,12 @@ from pydantic import Field, model_validator
 
 from riesz.case.data.rows import Columns
 from riesz.case.file.schema import ProblemTables
-from riesz.case.file.stresses import Histories, History, history_in
+from riesz.case.file.stresses import Histories, history_in
 from riesz.case.file.time_axis import When
 from riesz.case.file.wells import AXES, RATE, WellPoints, step_rates
 from riesz.case.table import Decisions, FileTable, is_finite, parse_table, toml_in
 from riesz.errors import FileFormatError, any_of, nearest
-from riesz.fem.terms.regional import scaled
+from riesz.fem.terms.regional import scale
 from riesz.fem.terms.series import LINEAR, series
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.tables.dates import Times
@@ -155,8 +155,8 @@ class Scenario:
                 "the equation"
             )
         if isinstance(old, dict):
-            return {name: scaled(one, factor) for name, one in old.items()}
-        return scaled(old, factor)
+            return {name: scale(one, factor) for name, one in old.items()}
+        return scale(old, factor)
 
     def change_series(self, histories: Histories, axis: TimeAxis | None) -> Histories:
         result = dict(histories)
@@ -171,7 +171,8 @@ class Scenario:
                 new = history_in(rows, name, table.date, table.value)
             new = replace(new, values=change.of(new.values))
             if table.kind == LINEAR:  # a step reads the value where it ends
-                when, (before, after) = axis.times, (along_lines(one, axis) for one in (old, new))
+                when = axis.times
+                before, after = (np.interp(when, *one.along(axis)) for one in (old, new))
                 values = np.where(when > self.since(axis), after, before)
             else:
                 when, values = axis.times[:-1], self.mix(axis, old.means(axis), new.means(axis))
@@ -238,10 +239,6 @@ class Scenario:
             times=times_on(axis, np.repeat(axis.times[:-1], len(places))),
             names=names * count,
         )
-
-
-def along_lines(history: History, axis: TimeAxis) -> Values:
-    return np.interp(axis.times, *history.along(axis))
 
 
 def times_on(axis: TimeAxis, numbers: Values) -> Times:

@@ -67,9 +67,11 @@ def coarse_polygon(
     edge = coarse_edge(max_edge, levels)
     # No triangle is larger than the equilateral one; divided twice, as the square may be zero.
     check_num_cells(path, 4 / math.sqrt(3) * float(outline.area) / edge / edge, levels)
-    kept = points[contains(outline, points)] if domain.simplify is not None else None
+    fixed_points = points[contains(outline, points)] if domain.simplify is not None else None
     with error_context(named):
-        return mesh_from_polygon(outline, max_edge=edge, simplify=domain.simplify, keep_inside=kept)
+        return mesh_from_polygon(
+            outline, max_edge=edge, simplify=domain.simplify, keep_inside=fixed_points
+        )
 
 
 def coarse_rectangle(path: Path, table: RectangleTable, max_edge: float, asked: int | None) -> Mesh:

@@ -12,7 +12,7 @@ from riesz.case.file.stresses import stand_in
 from riesz.case.table import FileTable, as_coefficient_value, brief, is_finite
 from riesz.errors import any_of, error_context
 from riesz.fem.terms.coefficient import AbstractCoefficient
-from riesz.fem.terms.regional import by_region, scaled
+from riesz.fem.terms.regional import by_region, scale
 from riesz.fem.terms.series import Series
 from riesz.fem.terms.weakform import (
     WeakForm,
@@ -106,7 +106,7 @@ class EquationTable(FileTable):
 
     @model_validator(mode="after")
     def check(self):
-        if not self.given():
+        if not self.entries():
             raise ValueError(f"holds no term: give at least one of {any_of(TERMS)}")
         if (self.leakage is None) != (self.level is None):
             raise ValueError(
@@ -136,7 +136,7 @@ class EquationTable(FileTable):
                     f"has advection.{name} = {one!r}: by region, velocities are lists of numbers"
                 )
 
-    def given(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, Any]:
         """The terms that are there."""
         values = {name: getattr(self, name) for name in TERMS}
         return {name: value for name, value in values.items() if value is not None}
@@ -144,27 +144,27 @@ class EquationTable(FileTable):
     def coefficients(self) -> dict[str, Any]:
         """All that may be the name of an unknown, by key."""
         result = {}
-        for name, value in self.given().items():
+        for name, value in self.entries().items():
             by_name = value if isinstance(value, dict) else {"": value}
             result |= {f"equation.{name}.{own}".rstrip("."): one for own, one in by_name.items()}
         return result
 
     def regional(self) -> list[str]:
         """Keys whose values differ by region."""
-        every = {**self.given(), "anisotropy": self.anisotropy}
+        every = {**self.entries(), "anisotropy": self.anisotropy}
         return [f"equation.{name}" for name, value in every.items() if isinstance(value, dict)]
 
     def with_series(self, known: Mapping[str, Series]) -> "EquationTable":
         """With series where their names stand."""
         return self.model_copy(
-            update={name: stand_in(value, known) for name, value in self.given().items()}
+            update={name: stand_in(value, known) for name, value in self.entries().items()}
         )
 
     def form(self, mesh: Mesh) -> WeakForm:
-        values = {name: on_cells(mesh, name, value) for name, value in self.given().items()}
+        values = {name: on_cells(mesh, name, value) for name, value in self.entries().items()}
         if self.anisotropy is not None:
             tensor = on_cells(mesh, "anisotropy", self.anisotropy)
-            values["diffusion"] = scaled(values["diffusion"], tensor)
+            values["diffusion"] = scale(values["diffusion"], tensor)
         level = values.pop("level", None)
         terms: dict[str, Callable[[Any], WeakForm]] = {
             "storage": storage,

@@ -18,7 +18,7 @@ from riesz.case.file.equation import EquationTable
 from riesz.case.file.measurements import VALUE, MeasurementTable, SensorRows, data_of
 from riesz.case.file.noise import NoiseTable
 from riesz.case.file.wells import WellPoints, WellTable, read_wells
-from riesz.case.table import Coefficient, FileTable
+from riesz.case.table import Coefficient, FileTable, under
 from riesz.errors import FileFormatError
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
@@ -49,9 +49,9 @@ class ExperimentTable(FileTable):
     def unknowns(self) -> dict[str, Any]:
         """What may be the name of an unknown, by key."""
         noise = {} if self.noise is None else self.noise.unknowns()
-        result = {f"noise.{key}": value for key, value in noise.items()} | {"source": self.source}
+        result = under("noise", noise) | {"source": self.source}
         for tag, one in self.boundary.items():
-            result |= {f"boundary.{tag}.{key}": value for key, value in one.given().items()}
+            result |= under(f"boundary.{tag}", one.entries())
         for number, one in enumerate(self.wells or [], 1):
             result[f"wells.{number}.rate"] = one.unknown()
         return result

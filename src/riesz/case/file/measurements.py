@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, model_validator
 
-from riesz.case.data.rows import AXES
+from riesz.case.data.rows import AXES, plain_rows
 from riesz.case.data.schema import CRS
-from riesz.case.file.noise import NoiseTable, NoisyValues, likelihood_of, likelihood_values
-from riesz.case.table import FileTable, NumberOrName
+from riesz.case.file.noise import NoiseTable, likelihood_of, likelihood_values
+from riesz.case.table import FileTable, NumberOrName, check_keys_of_kind, under
 from riesz.errors import FileFormatError, any_of, error_context
 from riesz.geometry.crs import project
 from riesz.io.maps.outlines import read_features
@@ -87,11 +87,7 @@ class MeasurementTable(FileTable):
     @model_validator(mode="after")
     def check(self):
         allowed = ("kind", "value", "noise", "log", *KEYS[self.kind])
-        for key in sorted(self.model_fields_set - set(allowed)):
-            raise ValueError(
-                f"has the key {key!r}, which kind = {self.kind!r} does not take: it takes "
-                f"{any_of(allowed)}"
-            )
+        check_keys_of_kind(self, self.kind, allowed)
         if self.noise.has_sd and self.noise.sd is None:
             raise ValueError("lacks noise.sd: give a number, or the name of an unknown")
         if self.kind == AVERAGE:
@@ -149,8 +145,7 @@ class MeasurementTable(FileTable):
 
     def unknowns(self) -> dict[str, Any]:
         """What may be the name of an unknown, by key."""
-        noise = {f"noise.{key}": value for key, value in self.noise.unknowns().items()}
-        return noise | {"of": self.of}
+        return under("noise", self.noise.unknowns()) | {"of": self.of}
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +278,7 @@ def data_of(
     """All further data sets of a problem, and how each scatters."""
     data, noise = [], []
     for table, rows in zip(tables, measured, strict=True):
-        read = NoisyValues(rows.path, rows.points, rows.values)
+        read = plain_rows(rows.path, rows.points, rows.values)
         data.append(observations(observable_of(table, rows), likelihood_values(table.noise, read)))
         noise.append(likelihood_of(table.noise, read))
     return data, noise

@@ -1,20 +1,25 @@
-"""How observed values scatter: the table [noise], and the likelihood that it stands for."""
+"""How observed values scatter: the table [noise], the likelihood that it stands for, and effects of
+covariates and of neighbours beside it."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+import numpyro.distributions as dist
+from jaxtyping import Float
 from pydantic import PositiveFloat, field_validator, model_validator
 
-from riesz.case.table import Coefficient, FileTable
-from riesz.errors import FileFormatError, any_of
-from riesz.io.tables.dates import Times
+from riesz.case.data.covariates import EFFECTS, LOCAL, effect_design, effect_labels, every_encoding
+from riesz.case.data.rows import DataRows
+from riesz.case.data.schema import ObservationsTable
+from riesz.case.table import Coefficient, FileTable, check_keys_of_kind
+from riesz.errors import FileFormatError
 from riesz.observe.continuous import CorrelatedNormal, LogNormal
 from riesz.observe.counts import IDENTITY, LOG, LOGIT, Binomial, NegativeBinomial, Poisson
+from riesz.observe.effects import WithEffects
 from riesz.observe.grouped import GroupedNormal
 from riesz.observe.likelihood import AbstractLikelihood, Censored, Gaussian, StudentT
+from riesz.priors.correlated_residual import LocalEffect
 
 NORMAL, STUDENT, LOG_NORMAL = "normal", "student-t", "log-normal"
 CORRELATED, GROUPED = "correlated", "grouped"
@@ -41,6 +46,9 @@ SCALES = ("sd", "length", "concentration", *SHARED)
 
 NEEDED = {CORRELATED: "length", NEGATIVE_BINOMIAL: "concentration"}
 """What it must be given, beside a standard deviation."""
+
+LOCAL_RANGE, LOCAL_SD = 0.06, 0.5
+"""Medians of the local effect, as shares of the observations' extent and of their values' sd."""
 
 
 class NoiseTable(FileTable):
@@ -76,11 +84,7 @@ class NoiseTable(FileTable):
 
     @model_validator(mode="after")
     def check(self):
-        for key in sorted(self.model_fields_set - {"kind", *KEYS[self.kind]}):
-            raise ValueError(
-                f"has the key {key!r}, which kind = {self.kind!r} does not take: it takes "
-                f"{any_of(KEYS[self.kind])}"
-            )
+        check_keys_of_kind(self, self.kind, KEYS[self.kind])
         needed = NEEDED.get(self.kind)
         if needed is not None and getattr(self, needed) is None:
             raise ValueError(
@@ -110,27 +114,14 @@ class NoiseTable(FileTable):
         return {key: getattr(self, key) for key in SCALES}
 
 
-class NoisyValues(NamedTuple):
-    """Values as files have them, with what there is for each row."""
-
-    path: Path
-    points: Float[np.ndarray, "row dim"]
-    values: Float[np.ndarray, " row"]
-    censored: Bool[np.ndarray, " row"] | None = None
-    sd: Float[np.ndarray, " row"] | None = None
-    over: Float[np.ndarray, " row"] | None = None  # exposures, or numbers of trials
-    sites: list[str] | None = None
-    times: Times | None = None
-
-
-def likelihood_values(noise: NoiseTable, read: NoisyValues) -> Float[np.ndarray, " row"]:
+def likelihood_values(noise: NoiseTable, read: DataRows) -> Float[np.ndarray, " row"]:
     """Values as a likelihood takes them: of numbers found among trials, the shares."""
     if noise.kind != BINOMIAL or not (read.values > 1).any():
         return read.values
     return read.values / trials_of(noise, read)
 
 
-def trials_of(noise: NoiseTable, read: NoisyValues) -> Any:
+def trials_of(noise: NoiseTable, read: DataRows) -> Any:
     trials = noise.trials if read.over is None else read.over
     if trials is None:
         raise FileFormatError(
@@ -146,10 +137,10 @@ def trials_of(noise: NoiseTable, read: NoisyValues) -> Any:
     return trials
 
 
-def likelihood_of(noise: NoiseTable, read: NoisyValues) -> AbstractLikelihood:
+def likelihood_of(noise: NoiseTable, read: DataRows) -> AbstractLikelihood:
     """Of values that were read."""
     sd = noise.sd if read.sd is None else read.sd
-    limits = 0 if read.censored is None else int(read.censored.sum())
+    limits = int(read.censored.sum())
     if limits and noise.kind != NORMAL:
         raise FileFormatError(
             f"{read.path}: {limits} values are below a detection limit, which noise.kind = "
@@ -169,7 +160,7 @@ def likelihood_of(noise: NoiseTable, read: NoisyValues) -> AbstractLikelihood:
     return makers[noise.kind]()
 
 
-def grouped_likelihood(noise: NoiseTable, read: NoisyValues) -> GroupedNormal:
+def grouped_likelihood(noise: NoiseTable, read: DataRows) -> GroupedNormal:
     """Readings of one site share their error."""
     if read.sites is None or (noise.drift_sd is not None and read.times is None):
         raise FileFormatError(
@@ -181,7 +172,7 @@ def grouped_likelihood(noise: NoiseTable, read: NoisyValues) -> GroupedNormal:
     return GroupedNormal(noise.sd if read.sd is None else read.sd, read.sites, **shared, **drifts)
 
 
-def noise_sd_of(noise: NoiseTable, read: NoisyValues) -> float:
+def noise_sd_of(noise: NoiseTable, read: DataRows) -> float:
     """The standard deviation of values in the scale of the state."""
     values = likelihood_values(noise, read)
     if noise.kind in COUNTS:
@@ -194,3 +185,34 @@ def noise_sd_of(noise: NoiseTable, read: NoisyValues) -> float:
         odds = values / np.maximum(1 - values, least) if link == LOGIT else values
         values = np.log(odds)
     return float(values.std())
+
+
+def with_effects(
+    names: ObservationsTable, noise: NoiseTable, prepared: DataRows
+) -> tuple[AbstractLikelihood, dict[str, Any]]:
+    """Noise, limits and effects where the data have them; and the priors of the latter."""
+    base, spread = likelihood_of(noise, prepared), noise_sd_of(noise, prepared)
+    design, labels, priors = None, (), {}
+    if prepared.covariates:
+        encodings = every_encoding(prepared, names.log_covariates, curved=names.curved)
+        design = effect_design(prepared.path, encodings, prepared.covariates)
+        labels = effect_labels(encodings)
+        effect = dist.Normal(0.0, names.effect_sd or spread)
+        priors[EFFECTS] = effect.expand([len(labels)])
+    local = local_of(names, prepared, spread) if names.local else None
+    if local is not None:
+        priors[LOCAL] = local.prior()
+    if not priors:
+        return base, {}
+    return WithEffects(base, design, labels, EFFECTS, local=local, local_name=LOCAL), priors
+
+
+def local_of(names: ObservationsTable, prepared: DataRows, spread: float) -> LocalEffect:
+    extent = float(np.ptp(prepared.points, axis=0).max())
+    sd, length = names.local_sd or LOCAL_SD * spread, names.local_range or LOCAL_RANGE * extent
+    if not (sd > 0 and length > 0):
+        raise FileFormatError(
+            f"{prepared.path}: the values, or their places, are all the same: there is nothing "
+            "that neighbours could share; leave observations.local out."
+        )
+    return LocalEffect(prepared.points, sd, length)

@@ -20,12 +20,28 @@ from riesz.priors.regions import Regions
 from riesz.priors.scales import LearnedScales
 from riesz.priors.spde import SPDEField
 
+POSITIVE = ("sd", "median", "log_sd")
+"""Keys whose numbers must be so, in priors of numbers."""
+
 
 class AbstractPriorTable(FileTable):
     """A prior by name; `distribution` is what the inverse problem takes."""
 
     def distribution(self) -> Any:
         raise NotImplementedError
+
+
+class AbstractNumbersTable(AbstractPriorTable):
+    """Of one number, or of several that stand side by side."""
+
+    @model_validator(mode="after")
+    def check(self):
+        values = dict(self)
+        for name in POSITIVE:
+            if name in values:
+                require_positive(name, values[name])
+        self.distribution()  # raises where numbers do not go together
+        return self
 
 
 def broadcast(*parts: Numbers) -> list[np.ndarray]:
@@ -35,6 +51,13 @@ def broadcast(*parts: Numbers) -> list[np.ndarray]:
     except ValueError:
         sizes = " and ".join(str(np.size(part)) for part in parts)
         raise ValueError(f"has parameters of {sizes} components: give as many of each") from None
+
+
+def bounds(low: Numbers, high: Numbers) -> list[np.ndarray]:
+    lowest, highest = broadcast(low, high)
+    if not (lowest < highest).all():
+        raise ValueError(f"has low = {low} and high = {high}: low must be below")
+    return [lowest, highest]
 
 
 def as_per_region(value: Any) -> float | dict[str, float]:
@@ -58,36 +81,23 @@ def require_positive(name: str, values: Numbers | dict[str, float]) -> None:
         raise ValueError(f"has {name} = {values}: it must be positive")
 
 
-class NormalTable(AbstractPriorTable):
+class NormalTable(AbstractNumbersTable):
     """Normal with a mean and a standard deviation."""
 
     prior: Literal["normal"]
     mean: Numbers
     sd: Numbers
 
-    @model_validator(mode="after")
-    def check(self):
-        require_positive("sd", self.sd)
-        broadcast(self.mean, self.sd)
-        return self
-
     def distribution(self) -> dist.Distribution:
         return dist.Normal(*broadcast(self.mean, self.sd))
 
 
-class LogNormalTable(AbstractPriorTable):
+class LogNormalTable(AbstractNumbersTable):
     """Positive: the logarithm is normal about that of the median."""
 
     prior: Literal["lognormal"]
     median: Numbers
     log_sd: Numbers
-
-    @model_validator(mode="after")
-    def check(self):
-        require_positive("median", self.median)
-        require_positive("log_sd", self.log_sd)
-        broadcast(self.median, self.log_sd)
-        return self
 
     def distribution(self) -> dist.Distribution:
         median, spread = broadcast(self.median, self.log_sd)
@@ -104,38 +114,26 @@ class HalfNormalTable(AbstractPriorTable):
         return dist.HalfNormal(self.sd)
 
 
-class UniformTable(AbstractPriorTable):
+class UniformTable(AbstractNumbersTable):
     """Anywhere between two bounds, alike."""
 
     prior: Literal["uniform"]
     low: Numbers
     high: Numbers
 
-    @model_validator(mode="after")
-    def check(self):
-        low, high = broadcast(self.low, self.high)
-        if not (low < high).all():
-            raise ValueError(f"has low = {self.low} and high = {self.high}: low must be below")
-        return self
-
     def distribution(self) -> dist.Distribution:
-        return dist.Uniform(*broadcast(self.low, self.high))
+        return dist.Uniform(*bounds(self.low, self.high))
 
 
-class LogUniformTable(AbstractPriorTable):
+class LogUniformTable(AbstractNumbersTable):
     """Any order of magnitude between two positive bounds, alike."""
 
     prior: Literal["log-uniform"]
     low: PositiveFloat
     high: PositiveFloat
 
-    @model_validator(mode="after")
-    def check(self):
-        if not self.low < self.high:
-            raise ValueError(f"has low = {self.low} and high = {self.high}: low must be below")
-        return self
-
     def distribution(self) -> dist.Distribution:
+        bounds(self.low, self.high)
         return dist.LogUniform(self.low, self.high)
 
 
@@ -258,36 +256,23 @@ class LogSPDETable(AbstractScaledTable):
         return SPDEField(self.log_sd, self.length_scale, middle, jnp.exp, self.scales())
 
 
-class RegionsTable(AbstractPriorTable):
+class RegionsTable(AbstractNumbersTable):
     """One normal number a region of the mesh."""
 
     prior: Literal["regions"]
     mean: PerRegion
     sd: PerRegion
 
-    @model_validator(mode="after")
-    def check(self):
-        require_positive("sd", self.sd)
-        self.distribution()
-        return self
-
     def distribution(self) -> Regions:
         return regions_prior(dist.Normal, mean=self.mean, sd=self.sd)
 
 
-class LogRegionsTable(AbstractPriorTable):
+class LogRegionsTable(AbstractNumbersTable):
     """One positive number a region of the mesh."""
 
     prior: Literal["log-regions"]
     median: PerRegion
     log_sd: PerRegion
-
-    @model_validator(mode="after")
-    def check(self):
-        require_positive("median", self.median)
-        require_positive("log_sd", self.log_sd)
-        self.distribution()
-        return self
 
     def distribution(self) -> Regions:
         return regions_prior(

@@ -6,9 +6,10 @@ Everything in the file is validated before any work begins. Paths in it are rela
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -28,15 +29,9 @@ from riesz.case.file.boundary import (
 )
 from riesz.case.file.changes import Scenario
 from riesz.case.file.domain import check_num_cells, coarse_mesh, num_levels_of, outline_of
-from riesz.case.file.effects import readings_of, with_effects
 from riesz.case.file.experiments import Posed, pose_experiments
-from riesz.case.file.measurements import (
-    SensorRows,
-    data_of,
-    load_measurements,
-    read_measurements,
-)
-from riesz.case.file.noise import likelihood_values
+from riesz.case.file.measurements import SensorRows, data_of, load_measurements, read_measurements
+from riesz.case.file.noise import likelihood_values, with_effects
 from riesz.case.file.rivers import (
     River,
     RiverLines,
@@ -48,27 +43,32 @@ from riesz.case.file.rivers import (
 from riesz.case.file.schema import ProblemTables
 from riesz.case.file.stresses import Histories, load_series, read_series, series_on
 from riesz.case.file.time_axis import check_times, time_notes
-from riesz.case.file.wells import (
-    WellPoints,
-    load_wells,
-    read_wells,
-    well_sources,
-)
+from riesz.case.file.wells import WellPoints, load_wells, read_wells, well_sources
+from riesz.case.options import CalibrationOptions, FitOptions, takes
 from riesz.case.table import Decisions, parse_table, toml_in
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, engine_class
 from riesz.errors import error_context
-from riesz.geometry.crs import NOT_PLACED, could_be_degrees, is_crs_text, is_geographic
+from riesz.geometry.crs import could_be_degrees, is_crs_text, is_geographic
 from riesz.inference.fit import ASKED_FOR, Choice, choose_engine
 from riesz.io.maps.outlines import OutlineFile
-from riesz.io.maps.raster import check_crs, crs_note
+from riesz.io.maps.raster import check_crs, crs_notes
 from riesz.io.store.files import read_bytes
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import Hierarchy, hierarchy
+from riesz.notes import Note, note_of_warning, text_note
 from riesz.observe.observations import observations
 from riesz.priors.gaussian_process import GP
-from riesz.problem.posing import Experiment, inverse_problem, shared_problem
+from riesz.problem.posing import Experiment, inverse_problem
 from riesz.problem.problem import InverseProblem
+
+if TYPE_CHECKING:
+    import riesz as rz
+    from riesz.diagnose.calibration import Calibration
+
+CHECKS, FITTING = "riesz.case.check", "riesz.case.run.fit"
+"""The modules above this one that do what methods of a case are for: each method imports its own
+when it is called."""
 
 
 class Stored(NamedTuple):
@@ -96,7 +96,7 @@ class Case:
     measurements: tuple[SensorRows, ...]  # beside the observations, and of further experiments
     series: Histories  # what changes in time, by name
     problem: InverseProblem
-    notes: tuple[str, ...]  # what was warned of
+    notes: tuple[Note, ...]  # what was warned of
     decided: Decisions  # what the file leaves open, so that a run folder knows it
     remarks: tuple[str, ...] = ()  # what was decided from the data, and why
 
@@ -114,6 +114,34 @@ class Case:
     def censored(self) -> Bool[np.ndarray, " sensor"]:
         """Which observations are only known to lie below their value."""
         return self.prepared.censored
+
+    def check(self) -> "rz.case.CaseDescription":
+        """What was understood: in plain words as its text, and as its `numbers`."""
+        return import_module(f"{CHECKS}.description").CaseDescription(self)
+
+    def prior_predictive(self, seed: int = 0) -> "rz.case.PriorPredictive":
+        """Draw the unknowns from their priors and solve for the state, some times."""
+        return import_module(f"{CHECKS}.predictive").prior_predictive(self, seed=seed)
+
+    @takes(CalibrationOptions)
+    def calibrate(self, options: CalibrationOptions) -> "Calibration":
+        """Fit data sets made up from the priors: are posteriors right?
+
+        With `out`, a folder, what was found is kept there as results.json and ranks.png.
+        """
+        return import_module(f"{CHECKS}.calibration").calibrate_case(self, options)
+
+    @takes(FitOptions)
+    def fit(self, options: FitOptions) -> "rz.case.Run":
+        """Fit, and keep the posterior in the run folder `out`.
+
+        `engine` overrules the file: a name has the file's settings, a value its own. `check`,
+        `progress`, `time_limit` and `devices` are those of `rz.fit`. The state of the fit is kept
+        every `checkpoint_seconds`: with `resume`, one that was stopped goes on from there to the
+        same numbers, and one that is finished is read. `told` is called with what a user may want
+        to know before the work begins.
+        """
+        return import_module(FITTING).fit_case(self, options)
 
     def with_local(self, *, local: bool, remarks: tuple[str, ...]) -> "Case":
         """The same data with it decided whether neighbours share more than the equation tells."""
@@ -138,7 +166,7 @@ class Case:
             own = self.tables.engine.engine
             then = tuple(own(one.name) for one in taken.then)
             return Choice(own(taken.engine.name), taken.why, then)
-        asked = "the problem file names it" if engine is None else ASKED_FOR
+        asked = Note("named_by_file") if engine is None else ASKED_FOR
         own = self.tables.engine.engine(name)
         own.check(self.problem)
         return Choice(own, asked)
@@ -183,14 +211,14 @@ def read_case(
         prepared = read_data_rows(table, names)
     file = None if file is None else outline_of(path, tables.domain, tables.crs)
     result = read_map_inputs(path, tables, kept)
-    told: list[str] = []
+    notes: list[Note] = []
     if coarse is None:
         if tables.crs is None:
             named = [one.crs for one in (*result.wells, *result.rivers, *result.regions)]
             named += [one.crs for one in result.measurements]
             tables, decided = with_crs(tables, decided, named)
             result = read_map_inputs(path, tables, kept)
-        told = crs_missing(path, tables, file)
+        notes = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
         coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
     if scenario is not None:
@@ -205,13 +233,12 @@ def read_case(
     with warnings.catch_warnings(record=True) as caught, error_context(path):
         warnings.simplefilter("always")
         problem = build_problem(path, tables, prepared, result, domain, rivers)
-    told += time_notes(problem.time) + idle_notes(mesh, tables.boundary)
-    about_crs = None if tables.crs is None else crs_note(tables.crs)
-    told += [] if about_crs is None else [about_crs]
-    told += [*prepared.notes, *(str(warning.message) for warning in caught)]
-    notes = tuple(dict.fromkeys(told))
+    notes += time_notes(problem.time) + idle_notes(mesh, tables.boundary)
+    notes += [] if tables.crs is None else crs_notes(tables.crs)
+    notes += map(text_note, prepared.notes)
+    notes += (note_of_warning(warning.message) for warning in caught)
     own = (prepared, result.wells, rivers, result.regions, result.measurements, result.series)
-    return Case(path, content, tables, coarse, *own, problem, notes, decided)
+    return Case(path, content, tables, coarse, *own, problem, tuple(dict.fromkeys(notes)), decided)
 
 
 def refine_domain(
@@ -241,12 +268,12 @@ class MapInputs(NamedTuple):
     series: Histories
 
 
-def apply_scenario(scenario: Scenario, found: MapInputs) -> tuple[ProblemTables, MapInputs]:
+def apply_scenario(scenario: Scenario, inputs: MapInputs) -> tuple[ProblemTables, MapInputs]:
     """As it would be under a scenario."""
     axis = None if scenario.tables.time is None else scenario.tables.time.axis()
-    wells = scenario.change_wells(found.wells, axis)
-    series = scenario.change_series(found.series, axis)
-    return scenario.change_tables(axis), found._replace(wells=wells, series=series)
+    wells = scenario.change_wells(inputs.wells, axis)
+    series = scenario.change_series(inputs.series, axis)
+    return scenario.change_tables(axis), inputs._replace(wells=wells, series=series)
 
 
 def read_map_inputs(path: Path, tables: ProblemTables, kept: Stored | None) -> MapInputs:
@@ -273,31 +300,31 @@ def build_problem(
     path: Path,
     tables: ProblemTables,
     prepared: DataRows,
-    found: MapInputs,
+    inputs: MapInputs,
     domain: Mesh | Hierarchy,
     rivers: Sequence[River],
 ) -> InverseProblem:
     """The inverse problem that the tables describe."""
-    likelihood, own = with_effects(tables, prepared)
+    likelihood, own = with_effects(tables.observations, tables.noise, prepared)
     priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
     time = None if tables.time is None else tables.time.axis()
     when = None
     if time is not None and prepared.times is not None:
         when = check_times(prepared.times, time, prepared.path, prepared.columns.at)
-    values = likelihood_values(tables.noise, readings_of(prepared))
-    seen = observations(prepared.points, values, times=when)
+    values = likelihood_values(tables.noise, prepared)
+    observed = observations(prepared.points, values, times=when)
     count, further = len(tables.measurements), tables.further_measurements()
-    data, noise = data_of(tables.measurements, found.measurements[:count])
-    changing = {} if time is None else series_on(found.series, tables.series, time)
+    data, noise = data_of(tables.measurements, inputs.measurements[:count])
+    changing = {} if time is None else series_on(inputs.series, tables.series, time)
     exchange = river_exchange(rivers, changing)
     stretches = {tag: one.with_series(changing) for tag, one in tables.boundary.items()}
     equation = tables.equation.with_series(changing)
-    first = Posed(equation, stretches, found.wells, [seen, *data], [likelihood, *noise])
+    first = Posed(equation, stretches, inputs.wells, [observed, *data], [likelihood, *noise])
     others = pose_experiments(
         path,
         tables.experiments,
         further[count:],
-        found.measurements[count:],
+        inputs.measurements[count:],
         first,
         crs=tables.crs,
         logged=tables.observations.transform is not None,
@@ -315,19 +342,11 @@ def build_problem(
         )
         for one in (first, *others)
     ]
-    if tables.time is None:
-        return shared_problem(domain, experiments, latents=priors | own)
-    (only,) = experiments
+    timed = {}
+    if tables.time is not None:
+        timed = {"initial": tables.time.initial_state(), "scheme": tables.time.scheme}
     return inverse_problem(
-        domain,
-        only.equation,
-        latents=priors | own,
-        observations=only.observations,
-        likelihood=only.likelihood,
-        dirichlet=only.dirichlet,
-        times=time,
-        initial=tables.time.initial_state(),
-        scheme=tables.time.scheme,
+        domain, experiments=experiments, latents=priors | own, times=time, **timed
     )
 
 
@@ -365,16 +384,13 @@ def in_degrees(crs: str | None) -> bool:
     return crs is not None and is_geographic(crs)
 
 
-def crs_missing(path: Path, tables: ProblemTables, file: OutlineFile | None) -> list[str]:
+def crs_missing(path: Path, tables: ProblemTables, file: OutlineFile | None) -> list[Note]:
     """What to say where an outline in a length lies nobody knows where."""
     if tables.crs is not None or file is None:
         return []
     if could_be_degrees(np.concatenate(file.outline.rings)):
         return []
-    return [
-        f"neither {path.name} nor {file.path.name} names a crs: {NOT_PLACED}; add crs = "
-        "'EPSG:...', a PROJ text or WKT"
-    ]
+    return [Note("not_placed", file=path.name, outline=file.path.name)]
 
 
 def tables_in(

@@ -23,7 +23,7 @@ from riesz.geometry.lines import Line, lines_of
 from riesz.io.maps.outlines import read_features
 from riesz.io.store.files import csv_content
 from riesz.io.tables.layers import read_csv
-from riesz.mesh.line_lengths import stretches_in_cells
+from riesz.mesh.integrals import stretches_in_cells
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.refinement import Hierarchy
 

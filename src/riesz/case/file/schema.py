@@ -26,7 +26,7 @@ from riesz.case.file.rivers import RiverTable
 from riesz.case.file.stresses import SeriesTable
 from riesz.case.file.time_axis import STEADY, TimeTable
 from riesz.case.file.wells import WellTable
-from riesz.case.table import FileTable
+from riesz.case.table import FileTable, under
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES, check_engine, engine_class, engine_of
 from riesz.errors import RieszError, any_of, nearest
@@ -368,28 +368,17 @@ class ProblemTables(FileTable):
 
     def coefficients(self) -> dict[str, Any]:
         """All that may be the name of an unknown, by key."""
-        stretches = {
-            f"boundary.{tag}.{key}": value
-            for tag, one in self.boundary.items()
-            for key, value in one.given().items()
-        }
-        rates = {f"wells.{i}.rate": one.unknown() for i, one in enumerate(self.wells, 1)}
-        rates |= {f"wells.{i}.share": one.share for i, one in enumerate(self.wells, 1)}
-        beds = {f"rivers.{i}.conductance": one.unknown() for i, one in enumerate(self.rivers, 1)}
-        further = {
-            f"measurements.{i}.{key}": value
-            for i, one in enumerate(self.measurements, 1)
-            for key, value in one.unknowns().items()
-        }
-        further |= {
-            f"experiments.{i}.{key}": value
-            for i, one in enumerate(self.experiments, 1)
-            for key, value in one.unknowns().items()
-        }
         time = self.time
-        initial = {} if time is None or time.initial == STEADY else {"time.initial": time.initial}
-        factors = {f"series.{name}.factor": one.factor for name, one in self.series.items()}
-        named = (
-            initial | factors | self.equation.coefficients() | stretches | rates | beds | further
-        )
-        return named | {f"noise.{key}": value for key, value in self.noise.unknowns().items()}
+        named = {} if time is None or time.initial == STEADY else {"time.initial": time.initial}
+        named |= {f"series.{name}.factor": one.factor for name, one in self.series.items()}
+        named |= self.equation.coefficients()
+        for tag, one in self.boundary.items():
+            named |= under(f"boundary.{tag}", one.entries())
+        for i, one in enumerate(self.wells, 1):
+            named |= under(f"wells.{i}", {"rate": one.unknown(), "share": one.share})
+        for i, one in enumerate(self.rivers, 1):
+            named[f"rivers.{i}.conductance"] = one.unknown()
+        for kind in ("measurements", "experiments"):
+            for i, one in enumerate(getattr(self, kind), 1):
+                named |= under(f"{kind}.{i}", one.unknowns())
+        return named | under("noise", self.noise.unknowns())

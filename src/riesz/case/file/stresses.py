@@ -101,11 +101,11 @@ def series_content(histories: Histories) -> bytes:
     return csv_content((NAME, TIME, VALUE), rows)
 
 
-def load_series(kept: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
+def load_series(path: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
     """The same again from a run folder."""
     if not tables:
         return {}
-    table = read_csv(kept)
+    table = read_csv(path)
     names = np.array(table.words(NAME))
     return {name: history_in(table.select(names == name), name, TIME, VALUE) for name in tables}
 

@@ -15,6 +15,7 @@ from riesz.fem.time.axis import TimeAxis, period_times, time_axis
 from riesz.fem.time.problem import SteadyState
 from riesz.fem.time.scheme import SDIRK2
 from riesz.io.tables.dates import Times, format_dates
+from riesz.notes import Note
 from riesz.problem.observation_in_time import ObservationInTime
 
 STEADY = "steady"
@@ -110,10 +111,6 @@ class TimeTable(FileTable):
             )
         return self
 
-    @property
-    def is_dated(self) -> bool:
-        return isinstance(self.start, datetime.datetime)
-
     def span(self) -> float:
         """In days, or in the unit of its numbers."""
         last = self.end if self.periods is None else self.periods[-1]
@@ -143,7 +140,7 @@ class TimeTable(FileTable):
         else:
             ends = [days_between(self.start, one) for one in (self.start, *self.periods)]
             passed = period_times(ends, self.steps, growth=self.growth)
-        if not self.is_dated:
+        if isinstance(self.start, float):
             return self.start + passed
         return np.datetime64(self.start, "s") + np.round(passed * SECONDS).astype("timedelta64[s]")
 
@@ -171,13 +168,13 @@ def calendar_times(start: np.datetime64, end: np.datetime64, step: str) -> Momen
     return np.append(result[result < end], end)
 
 
-def time_notes(time: ObservationInTime | None) -> list[str]:
+def time_notes(time: ObservationInTime | None) -> list[Note]:
     """What a reader of maps must know."""
     if time is None:
         return []
     last = format_dates(time.axis.dates(time.axis.times[-1:])) if time.axis.origin else None
     when = last[0] if last else f"{time.axis.times[-1]:g}"
-    return [f"maps show the state at {when}, where [time] ends, unless other dates are asked for"]
+    return [Note("maps_at_end", when=when)]
 
 
 def check_times(times: Times, axis: TimeAxis, path: Path, at: Callable[[int], str]) -> Any:

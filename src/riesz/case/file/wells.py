@@ -229,15 +229,15 @@ def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step wel
 
 def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> bytes:
     """The wells that came from files, as a run folder keeps them: files may change, or be large."""
-    kept = []
+    lines = []
     for number, (one, table) in enumerate(zip(wells, tables, strict=True)):
         if table.file is not None:
             rows = one.columns.numbers.tolist()
             times = [""] * len(rows) if one.times is None else one.times.format()
             names = one.names or [""] * len(rows)
             whole = zip(rows, times, names, strict=True)
-            kept += [[number, *row, time, name] for row, time, name in whole]
-    return csv_content((ENTRY, *AXES, RATE, TIME, NAME), kept)
+            lines += [[number, *row, time, name] for row, time, name in whole]
+    return csv_content((ENTRY, *AXES, RATE, TIME, NAME), lines)
 
 
 def load_wells(

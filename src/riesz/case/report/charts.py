@@ -132,13 +132,15 @@ def data_fit(
         parts.append(
             f'<g class="{kind}"><path d="M{x(value):.1f} {y(below):.1f}V{y(above):.1f}"/>{mark}</g>'
         )
-    told = (
+    description = (
         f"{(~limits).sum()} measurements against predictions; {num_outside} lie outside their 95 % "
         "interval"
     )
     if limits.any():
-        told += f"; {limits.sum()} more are limits, {num_above} of them below the whole interval"
-    return svg(parts, told)
+        description += (
+            f"; {limits.sum()} more are limits, {num_above} of them below the whole interval"
+        )
+    return svg(parts, description)
 
 
 def svg_dot(x: float, y: float) -> str:
@@ -185,9 +187,9 @@ def interval_bar(prior: tuple[float, float, float], posterior: tuple[float, floa
             f'<rect class="{kind}" x="{x(low):.1f}" y="{y - 4}" width="{width:.1f}" height="8"/>'
             f'<path class="median" d="M{x(middle):.1f} {y - 5}v10"/>'
         )
-    told = f"prior {format_interval(prior)}, posterior {format_interval(posterior)}"
+    description = f"prior {format_interval(prior)}, posterior {format_interval(posterior)}"
     return (
-        f'<svg class="bar" viewBox="0 0 200 30" role="img" aria-label="{escape(told)}">'
+        f'<svg class="bar" viewBox="0 0 200 30" role="img" aria-label="{escape(description)}">'
         f"{''.join(parts)}</svg>"
     )
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from riesz.case.report.maps import FieldMap, encode_map, field_map, map_grid, rings, round_digits
 from riesz.case.report.residuals import Dot, dots_of
-from riesz.case.report.trust import Verdict, overall, verdicts
+from riesz.case.report.trust import BAD, Verdict, overall, verdicts
 from riesz.case.run.folder import MANIFEST, PROBLEM, Run, load_answers
 from riesz.case.run.measurand import (
     GAINS,
@@ -25,6 +25,7 @@ from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results
 from riesz.mesh.grids import Grid, arrow_grid
 from riesz.mesh.location import locate
+from riesz.notes import Note
 from riesz.prediction.contraction import Contraction
 from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.new_points import new_points
@@ -77,7 +78,7 @@ class Content:
     curves: dict[str, Float[np.ndarray, "line step"]]
     verdicts: tuple[Verdict, ...]
     level: str
-    warnings: tuple[str, ...]
+    warnings: tuple[Note, ...]
     remarks: tuple[str, ...]  # what was decided from the data, and whether kriging does as well
     budget: tuple[BudgetLine, ...]
     met: DataFit
@@ -92,7 +93,7 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
     draws, facts = run.draws(num_draws, seed), run.facts
     measured = measurand_of(run.observations).with_link(draws.shifts.scatter)
     observed = draws.observed
-    met, told = verdicts_of(run, draws)
+    met, verdicts_and_level = verdicts_of(run, draws)
     pixels, manifest = map_grid(draws.mesh), read_results(run.folder / MANIFEST)
     warnings = warnings_in(run)
     return Content(
@@ -111,8 +112,8 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         measurements=measurements_of(measured, observed, run.prepared.num_rows),
         flow=None if draws.flux is None else flow_of(draws),
         curves=dict(facts.curves),
-        verdicts=tuple(told),
-        level=overall(told, warnings),
+        verdicts=tuple(verdicts_and_level),
+        level=overall(verdicts_and_level, warnings),
         warnings=warnings,
         remarks=tuple(run.numbers.get("remarks", ())),
         budget=budget_of(draws),
@@ -128,7 +129,7 @@ def verdicts_of(run: Run, draws: PosteriorDraws) -> tuple[DataFit, list[Verdict]
     """How the data are met, and what that and all checks say of a run."""
     observed, facts = draws.observed, run.facts
     met = fit_to_data(observed.values, observed.censored, observed.drawn)
-    told = verdicts(
+    every = verdicts(
         facts.check,
         facts.surrogate_error,
         met=met,
@@ -136,15 +137,17 @@ def verdicts_of(run: Run, draws: PosteriorDraws) -> tuple[DataFit, list[Verdict]
         method=facts.method,
         misfit=run.misfit,
     )
-    return met, told
+    return met, every
 
 
-def warnings_in(run: Run) -> tuple[str, ...]:
+def warnings_in(run: Run) -> tuple[Note, ...]:
     return tuple(dict.fromkeys((*run.numbers.get("notes", ()), *run.notes)))
 
 
 def trust_level(run: Run) -> str:
     """How far a run is to be trusted, as its report says in one word."""
+    if run.numbers.get("failed"):
+        return BAD
     return overall(verdicts_of(run, run.draws())[1], warnings_in(run))
 
 
@@ -152,9 +155,9 @@ def course_of(run: Run, measured: Measurand, pixels: Grid, seed: int) -> dict[st
     """Maps of some dates, and hydrographs at the observed places: of new measurements, where their
     noise is known elsewhere."""
     data = run.prepared
-    if run.kept is None or run.kept.course is None or data.times is None:
+    if run.stored is None or run.stored.course is None or data.times is None:
         return None
-    draws, course = run.kept.draws, run.kept.course
+    draws, course = run.stored.draws, run.stored.course
     axis, lines, last = course.axis, [], course.map_draws(draws, -1)
     errors = last.shifts.sites
     for place, states in zip(course.places, np.moveaxis(course.states(), 2, 0), strict=True):
@@ -162,7 +165,7 @@ def course_of(run: Run, measured: Measurand, pixels: Grid, seed: int) -> dict[st
         site = None if errors is None else errors.numbers_at(points)
         at = {"given": states, "site": site, "when": axis.times}
         there = new_points(last, points, None, seed=seed, **at)
-        of = there.expected if draws.shifts.scatter is None else there.measured
+        of = there.location if draws.shifts.scatter is None else there.new_measurements
         values = np.asarray(measured.of(of(slice(None))))
         ends = np.quantile(values, (0.025, 0.975), axis=0)
         lines.append([round_digits(one, 6) for one in (values.mean(axis=0), *ends)])
@@ -198,9 +201,9 @@ def maps_of(
     name, unit = measured.name, measured.unit
     maps = []
     if shifts.scatter is not None:
-        new = np.asarray(measured.of(shifts.measured(predictor, there.noise)))
+        new = np.asarray(measured.of(shifts.new_measurements(predictor, there.noise)))
         maps.append(field_map(MEASUREMENT, f"a new measurement of {name}", unit, new))
-    maps.append(field_map(VALUE, name, unit, np.asarray(measured.of(shifts.expected(predictor)))))
+    maps.append(field_map(VALUE, name, unit, np.asarray(measured.of(shifts.location(predictor)))))
     if measured.transform is not None or shifts.local is not None:
         alone = "" if shifts.local is None else ", without what neighbours share"
         states = there.states(slice(None))

@@ -42,9 +42,9 @@ class FieldMap:
     quantiles: Float[np.ndarray, "level pixel"]
 
 
-def map_grid(mesh: Mesh, longer_side: int = LONGER_SIDE) -> Grid:
+def map_grid(mesh: Mesh) -> Grid:
     """Square pixels over the mesh's box."""
-    return grid(mesh, cell=float(np.ptp(mesh.nodes, axis=0).max()) / longer_side)
+    return grid(mesh, cell=float(np.ptp(mesh.nodes, axis=0).max()) / LONGER_SIDE)
 
 
 def field_map(

@@ -41,17 +41,17 @@ def next_section(answers: Iterable[dict[str, Any]], outline: Sequence[Ring]) -> 
     )
 
 
-def answer_part(told: dict[str, Any], outline: Sequence[Ring]) -> str:
-    when = f" on {told['date']}" if told["date"] else ""
-    head = f"For {told['quantity']}{when}"
+def answer_part(answer: dict[str, Any], outline: Sequence[Ring]) -> str:
+    when = f" on {answer['date']}" if answer["date"] else ""
+    head = f"For {answer['quantity']}{when}"
     words = (
-        f"the {told['words']} is {digits(told['before'])} now. There were "
-        f"{told['candidates']} candidates, and the measurement has a noise of "
-        f"{digits(told['noise_sd'])} (sd)"
+        f"the {answer['words']} is {digits(answer['before'])} now. There were "
+        f"{answer['candidates']} candidates, and the measurement has a noise of "
+        f"{digits(answer['noise_sd'])} (sd)"
     )
     return (
         f"<h3>{escape(head)}</h3><p>{escape(sentence(words))}</p>"
-        f"{map_of(told, outline)}{places_table(told['places'])}"
+        f"{map_of(answer, outline)}{places_table(answer['places'])}"
     )
 
 
@@ -77,16 +77,16 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %"
 
 
-def map_of(told: dict[str, Any], outline: Sequence[Ring]) -> str:
+def map_of(answer: dict[str, Any], outline: Sequence[Ring]) -> str:
     """Candidates in the colour of what each would tell by itself, and those chosen."""
-    shown = told["map"]
+    shown = answer["map"]
     corners = np.concatenate(list(outline))
     low, extent = corners.min(axis=0), np.ptp(corners, axis=0)
     # Not higher than wide: a narrow domain would fill a screen.
     scale = (WIDTH - 2 * MARGIN) / max(extent)
     height = scale * extent[1] + 2 * MARGIN
 
-    def placed(points: Any) -> Float[np.ndarray, "point 2"]:
+    def pixel(points: Any) -> Float[np.ndarray, "point 2"]:
         own = (np.asarray(points, float).reshape(-1, 2) - low) * scale
         return np.column_stack([own[:, 0] + MARGIN, height - MARGIN - own[:, 1]])
 
@@ -97,13 +97,13 @@ def map_of(told: dict[str, Any], outline: Sequence[Ring]) -> str:
     area = f'width="{size[0]:.2f}" height="{size[1]:.2f}"'
     parts = [
         f'<rect x="{x:.1f}" y="{y:.1f}" {area} fill="{code}"/>'
-        for (x, y), code in zip(placed(shown["points"]) - size / 2, codes, strict=True)
+        for (x, y), code in zip(pixel(shown["points"]) - size / 2, codes, strict=True)
     ]
     parts = ['<g shape-rendering="crispEdges">', *parts, "</g>"]
     for ring in outline:
-        corner = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed(ring))
+        corner = " ".join(f"{x:.1f},{y:.1f}" for x, y in pixel(ring))
         parts.append(f'<polygon class="axis" points="{corner}"/>')
-    for rank, (x, y) in enumerate(placed(shown["chosen"]), start=1):
+    for rank, (x, y) in enumerate(pixel(shown["chosen"]), start=1):
         anchor, beside = ("end", -7) if x > WIDTH / 2 else ("start", 7)
         parts.append(
             f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="{MARK}"/>'

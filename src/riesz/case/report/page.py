@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from riesz.case.options import ReportOptions
 from riesz.case.report.content import Content, Flow, content_of
 from riesz.case.report.maps import encode_grid, encode_map, round_digits
 from riesz.case.report.next import LINK, next_section, rgb
@@ -31,7 +32,7 @@ from riesz.case.report.sections import (
     warnings_list,
 )
 from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN
-from riesz.case.run.folder import Run, read_run
+from riesz.case.run.folder import Run
 from riesz.errors import FileFormatError
 from riesz.io.store.files import write_bytes
 
@@ -49,23 +50,11 @@ IN_SHORT = {
 }
 
 
-def write_report(
-    run: Run | Path | str,
-    out: Path | str | None = None,
-    *,
-    num_draws: int | None = None,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Write the report of a run, one web page: maps, parameters, fit, and how far to trust it.
-
-    It is `report.html` in the run folder unless `out` names another. Returns in short what was
-    written.
-    """
-    folder = run.folder if isinstance(run, Run) else Path(run)
-    path = folder / REPORT if out is None else Path(out)
-    check_report_path(folder, path)
-    run = run if isinstance(run, Run) else read_run(folder)
-    content = content_of(run, num_draws=num_draws, seed=seed)
+def write_report(run: Run, options: ReportOptions) -> dict[str, Any]:
+    """Write the page; returns in short what was written."""
+    path = run.folder / REPORT if options.out is None else Path(options.out)
+    check_report_path(path)
+    content = content_of(run, num_draws=options.num_draws, seed=options.seed)
     data = page(content).encode()
     write_bytes(path, data)
     return {
@@ -73,14 +62,12 @@ def write_report(
         "bytes": len(data),
         "maps": [one.title for one in content.maps],
         "trust": content.level,
-        "notes": list(content.warnings),
+        "notes": list(map(str, content.warnings)),
     }
 
 
-def check_report_path(folder: Path, path: Path) -> None:
-    """Raise, before any work, where the page could not be written or would spoil the run."""
-    if not folder.is_dir():
-        raise FileFormatError(f"{folder} is not a run folder: there is no such folder.")
+def check_report_path(path: Path) -> None:
+    """Raise, before any work, where the page could not be written."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise FileFormatError(f"{path}: a report is a web page: give a name that ends in .html.")
     if path.is_dir():
@@ -105,7 +92,7 @@ def page(content: Content) -> str:
         remarks=remarks_list(content.remarks),
         level=level_mark(content.level),
         level_words=escape(IN_SHORT[content.level]),
-        warnings=warnings_list(content.warnings),
+        warnings=warnings_list(map(str, content.warnings)),
         flow=flow_checkbox(content),
         marks=marks_note(content),
         parameters=parameters_table(content),

@@ -72,18 +72,18 @@ def dot_words(
     where = f"({place[0]:.7g}, {place[1]:.7g})"
     head = f"{name} at {where}" if name else where
     if len(residuals) == 1:
-        told = f"{format_signed(residuals[0])} sd from what the others foretell"
+        text = f"{format_signed(residuals[0])} sd from what the others foretell"
     else:
         farthest = residuals[int(np.argmax(np.abs(residuals)))]
-        told = (
+        text = (
             f"{len(residuals)} readings, {format_signed(residuals.mean())} sd from what the others "
             f"foretell on average, {format_signed(farthest)} at most"
         )
     tail = float(np.nanmax(k_hat)) if np.isfinite(k_hat).any() else np.nan
     if np.isnan(tail):
-        return f"{head}: {told}"
+        return f"{head}: {text}"
     hangs = ", the fit hangs on it" if tail > HANGS else ""
-    return f"{head}: {told}; k-hat {tail:.2f}{hangs}".replace("-", "\N{MINUS SIGN}").replace(
+    return f"{head}: {text}; k-hat {tail:.2f}{hangs}".replace("-", "\N{MINUS SIGN}").replace(
         "k\N{MINUS SIGN}hat", "k-hat"
     )
 
@@ -101,17 +101,17 @@ def residual_map(dots: Sequence[Dot], outline: Sequence[Ring]) -> str:
     scale = (WIDTH - 2 * MARGIN) / float(extent.max())
     width, height = scale * extent + 2 * MARGIN
 
-    def placed(x: float, y: float) -> tuple[float, float]:
+    def pixel(x: float, y: float) -> tuple[float, float]:
         return (x - low[0]) * scale + MARGIN, height - MARGIN - (y - low[1]) * scale
 
     parts = []
     for ring in outline:
-        corner = " ".join("{:.1f},{:.1f}".format(*placed(*one)) for one in ring.tolist())
+        corner = " ".join("{:.1f},{:.1f}".format(*pixel(*one)) for one in ring.tolist())
         parts.append(f'<polygon class="axis" points="{corner}"></polygon>')
     radius = next(size for most, size in SIZES if len(dots) <= most)
     # Those that are far off lie on top of others.
     for one in sorted(dots, key=lambda dot: (dot.is_ringed, abs(dot.residual))):
-        x, y = placed(one.x, one.y)
+        x, y = pixel(one.x, one.y)
         kind = "dot ringed" if one.is_ringed else "dot"
         parts.append(
             f'<g class="{kind}" data-words="{escape(one.words)}"><circle cx="{x:.1f}" '

@@ -8,7 +8,7 @@ import numpy as np
 
 from riesz.case.report.charts import curve, data_fit, digits, format_interval, interval_bar
 from riesz.case.report.content import Content
-from riesz.case.run.folder import FILES, GOES_WITH, MANIFEST
+from riesz.case.run.folder import FILES, MANIFEST, REQUIRED_FILES
 from riesz.case.run.measurand import LOG
 from riesz.prediction.sensors import DataFit
 
@@ -45,14 +45,15 @@ CAPTIONS = {
 def summary_paragraph(content: Content) -> str:
     """The run in a paragraph."""
     measured = content.measured
-    told = content.manifest["summary"]
+    summary = content.manifest["summary"]
     *names, last = content.unknowns
     unknowns = f"{', '.join(names)} and {last}" if names else last
-    seconds = told.get("seconds")
+    seconds = summary.get("seconds")
     time = "" if seconds is None else f" It took {format_duration(seconds)}."
     sentences = (
         f"{measured.name} was measured {measurements_text(content)}. From these the engine "
-        f"{content.engine} inferred {unknowns}, on a mesh of {told.get('nodes', '?')} nodes.{time} "
+        f"{content.engine} inferred {unknowns}, on a mesh of {summary.get('nodes', '?')} nodes."
+        f"{time} "
         f"{fit_text(content.met)} Maps and intervals come from {content.num_draws} draws of the "
         "posterior."
     )
@@ -77,11 +78,11 @@ def fit_text(met: DataFit) -> str:
         return "None of these has a residual."
     which = "the other measurements" if met.num_censored else "measurements"
     left_out = "Values below a limit have no residual; " if met.num_censored else ""
-    told = (
+    text = (
         f"{left_out}{which} lie {met.residual_rms:.2f} noise standard deviations from their "
         f"prediction (root mean square), and {met.coverage:.0%} of them inside their 95 % interval."
     )
-    return told[0].upper() + told[1:]
+    return text[0].upper() + text[1:]
 
 
 def format_duration(seconds: float) -> str:
@@ -164,17 +165,17 @@ def flow_checkbox(content: Content) -> str:
 
 def marks_note(content: Content) -> str:
     """What signs on the map mean, where that is not plain."""
-    told = []
+    sentences = []
     if content.measurements.censored.any():
-        told.append("Triangles are measurements below a limit, in the colour of that limit.")
+        sentences.append("Triangles are measurements below a limit, in the colour of that limit.")
     if content.noise_note is not None:
-        told.append(escape(sentence(content.noise_note)))
+        sentences.append(escape(sentence(content.noise_note)))
     if content.flow is not None:
-        told.append(
+        sentences.append(
             "Arrows of flow are the mean of minus diffusion times the gradient of "
             f"{escape(content.measured.state)}, longer where that is larger."
         )
-    return f"<p>{' '.join(told)}</p>" if told else ""
+    return f"<p>{' '.join(sentences)}</p>" if sentences else ""
 
 
 def measurements_table(content: Content) -> str:
@@ -247,7 +248,7 @@ def facts_table(content: Content) -> str:
         "commit": manifest.get("commit"),
         "machine": format_items(manifest.get("machine")),
         "versions": format_items(manifest.get("versions")),
-        "files of the run": ", ".join([*GOES_WITH, MANIFEST])
+        "files of the run": ", ".join([*REQUIRED_FILES, MANIFEST])
         + f", {len(manifest.get(FILES) or {})} with a digest",
     }
     rows = [(name, escape(str(value))) for name, value in facts.items()]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riesz.case.run.folder import OTHER_VERSION
 from riesz.diagnose.criticism.findings import (
     COVARIATE,
     NEIGHBOURS,
@@ -16,9 +15,9 @@ from riesz.diagnose.criticism.findings import (
     TAILS,
     Misfit,
 )
-from riesz.geometry.crs import NOT_PLACED
+from riesz.notes import Note, doubts
 from riesz.posterior.checks import STRAY, ImportanceCheck, SamplerCheck, SurrogateError, rms_of
-from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED, doubtful_notes
+from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED
 from riesz.prediction.sensors import DataFit
 
 GOOD, OPEN, DOUBTFUL, BAD = "good", "not checked", "doubtful", "bad"
@@ -132,14 +131,9 @@ def verdicts(
     return result
 
 
-def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
-    """The worst of all; a warning alone is doubt, but for those on where maps are and on versions.
-
-    What `auto` did before it found an engine that passes is no warning.
-    """
-    harmless = NOT_PLACED, OTHER_VERSION
-    doubted = [one for one in doubtful_notes(warnings) if not any(h in one for h in harmless)]
-    levels = {one.level for one in found} | ({DOUBTFUL} if doubted else set())
+def overall(every: Sequence[Verdict], notes: Sequence[Note]) -> str:
+    """The worst of all; a warning alone is doubt."""
+    levels = {one.level for one in every} | ({DOUBTFUL} if doubts(notes) else set())
     return next((level for level in (BAD, DOUBTFUL, OPEN) if level in levels), GOOD)
 
 
@@ -248,8 +242,8 @@ def sampler_verdict(check: SamplerCheck) -> Iterator[Verdict]:
     yield Verdict("Divergences", f"{check.divergences} of {total}", level, words)
 
 
-def surrogate_verdict(found: SurrogateError) -> Iterator[Verdict]:
-    at_sensors = float(np.max(found.sensor_error))
+def surrogate_verdict(error: SurrogateError) -> Iterator[Verdict]:
+    at_sensors = float(np.max(error.sensor_error))
     level = grade(at_sensors, SENSOR_GOOD, SENSOR_BAD)
     words = {
         GOOD: "The emulated state is the exact one as far as the measurements can tell.",
@@ -258,7 +252,7 @@ def surrogate_verdict(found: SurrogateError) -> Iterator[Verdict]:
         "train longer, or take an exact engine (nuts, laplace).",
     }[level]
     yield Verdict("Emulator at the sensors", f"{at_sensors:.2g} of the noise", level, words)
-    index = float(np.median(found.efficiency))
+    index = float(np.median(error.efficiency))
     level = grade(-index, -INDEX_GOOD, -INDEX_BAD)
     words = (
         "What training measures, the residual in the dual norm, is about the true error."
@@ -266,8 +260,8 @@ def surrogate_verdict(found: SurrogateError) -> Iterator[Verdict]:
         else "The residual hides a part of the error: refine the coarse levels of the mesh, or "
         "check with an exact engine."
     )
-    told = f"{rms_of(found.estimate):.2%} of the state, efficiency index {index:.2f}"
-    yield Verdict("Dual residual", told, level, words)
+    text = f"{rms_of(error.estimate):.2%} of the state, efficiency index {index:.2f}"
+    yield Verdict("Dual residual", text, level, words)
 
 
 def residual_verdict(rms: float) -> Verdict:
@@ -307,10 +301,10 @@ def misfit_verdict(misfit: Misfit) -> Iterator[Verdict]:
         words = "No observation, place, covariate or prior contradicts the model beyond chance."
         yield Verdict("Model against data", "nothing found", GOOD, words)
     if misfit.findings and misfit.caution is not None:
-        yield Verdict("Model against data", "by a posterior in doubt", OPEN, misfit.caution)
+        yield Verdict("Model against data", "by a posterior in doubt", OPEN, str(misfit.caution))
     for one in misfit.findings:
         chance = "1 in 1,000 or less" if one.p < 1e-3 else f"1 in {1 / one.p:,.0f}"
-        yield Verdict(ABOUT.get(one.kind, one.kind), f"chance {chance}", DOUBTFUL, one.words)
+        yield Verdict(ABOUT.get(one.kind, one.kind), f"chance {chance}", DOUBTFUL, str(one))
 
 
 def as_percent(share: float) -> str:
@@ -319,11 +313,13 @@ def as_percent(share: float) -> str:
 
 def contraction_verdict(contraction: Mapping[str, float]) -> Iterator[Verdict]:
     for name, share in contraction.items():
-        told = share >= CONTRACTION_SEEN
+        is_informed = share >= CONTRACTION_SEEN
         words = (
             "The data narrowed what was believed before."
-            if told
+            if is_informed
             else "The data say next to nothing of it: what you see is your prior. Measure where "
             "it matters, or state the prior with care."
         )
-        yield Verdict(f"Learned about {name}", as_percent(share), GOOD if told else DOUBTFUL, words)
+        yield Verdict(
+            f"Learned about {name}", as_percent(share), GOOD if is_informed else DOUBTFUL, words
+        )

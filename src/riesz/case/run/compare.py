@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from riesz.case.options import CompareOptions, takes
 from riesz.case.run.folder import Run, read_run
 from riesz.comparison.compare import compare
 from riesz.comparison.results import KRIGING, PLANE, Comparison
@@ -23,14 +24,8 @@ NOT_PLAIN = ("linear_solver", "start")
 RESULTS, MODELS, PAIRS, FIGURE = "results.json", "models.csv", "pairs.csv", "differences.png"
 
 
-def compare_runs(
-    folders: Sequence[Path | str],
-    out: Path | str | None = None,
-    *,
-    blocks: int | Sequence[int] | None = None,
-    refit: bool | None = None,
-    seed: int = 0,
-) -> Comparison:
+@takes(CompareOptions)
+def compare_runs(folders: Sequence[Path | str], options: CompareOptions) -> Comparison:
     """Compare the posteriors of run folders, fitted to the same observations.
 
     Errors are in the unit of the data. With `out`, a folder, what was found is kept there:
@@ -44,19 +39,21 @@ def compare_runs(
                 f"{next(iter(runs))} and {name} do not model the same numbers: one takes "
                 "logarithms by `transform` and the other does not. Fit both in one way."
             )
-    folder = None if out is None else make_folder(Path(out))
+    folder = None if options.out is None else make_folder(Path(options.out))
     is_log = first.observations.transform == "log"
     result = compare(
         {name: run.posterior for name, run in runs.items()},
-        blocks=blocks,
-        refit=refit,
-        seed=seed,
+        blocks=options.blocks,
+        refit=options.refit,
+        seed=options.seed,
         back=np.exp if is_log else None,
         unit=first.observations.unit or "",
         engines={name: engine for name, run in runs.items() if (engine := engine_of_run(run))},
     )
     if folder is not None:
-        words = ["riesz", "compare", *map(str, folders), "--out", str(out), "--seed", str(seed)]
+        blocks, refit = options.blocks, options.refit
+        words = ["riesz", "compare", *map(str, folders), "--out", str(options.out)]
+        words += ["--seed", str(options.seed)]
         words += ["--blocks", str(blocks)] if isinstance(blocks, int) else []
         words += [] if refit is None else ["--refit" if refit else "--no-refit"]
         write_comparison(folder, result, shlex.join(words))
@@ -87,13 +84,17 @@ def engine_of_run(run: Run) -> AbstractEngine | None:
     )
 
 
-def write_comparison(folder: Path, found: Comparison, command: str) -> None:
-    pairs = list(found.pairs())
-    summary = {"verdict": list(found.words), "best": found.ranked[0].name, "pairs": pairs}
-    summary |= {"blocks": None if found.block is None else found.block.tolist()}
-    content = results(command, {"models": [m.name for m in found.models]}, found.seed,
-                      found.rows(), summary)  # fmt: skip
+def write_comparison(folder: Path, comparison: Comparison, command: str) -> None:
+    pairs = list(comparison.pairs())
+    summary = {
+        "verdict": list(map(str, comparison.verdict)),
+        "best": comparison.ranked[0].name,
+        "pairs": pairs,
+    }
+    summary |= {"blocks": None if comparison.block is None else comparison.block.tolist()}
+    content = results(command, {"models": [m.name for m in comparison.models]}, comparison.seed,
+                      comparison.rows(), summary)  # fmt: skip
     write_results(folder / RESULTS, content)
-    write_csv(folder / MODELS, found.rows())
+    write_csv(folder / MODELS, comparison.rows())
     write_csv(folder / PAIRS, pairs)
-    save_figure(folder / FIGURE, comparison_figure(found))
+    save_figure(folder / FIGURE, comparison_figure(comparison))

@@ -4,7 +4,7 @@ No prediction of what was measured goes without them: places in a table must hav
 say for which values they hold.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,6 @@ from riesz.io.maps.raster import raster_values
 from riesz.io.tables.numbers import number_in
 
 RASTERS = (".tif", ".tiff")
-
-
-def covariates_in(words: Sequence[str]) -> dict[str, str]:
-    """Of `name=value` or `name=raster.tif`, each name once."""
-    result: dict[str, str] = {}
-    for word in words:
-        name, sign, value = (part.strip() for part in word.partition("="))
-        if not (sign and name and value):
-            raise RieszError(
-                f"--covariate is {word!r}: give a covariate and its value, a word or a raster, "
-                "such as dist=0.3 or dist=dist.tif."
-            )
-        if name in result:
-            raise RieszError(f"--covariate names {name} twice: name it once.")
-        result[name] = value
-    return result
 
 
 def check_given(given: Mapping[str, Any], run: Run) -> None:
@@ -72,10 +56,10 @@ def design_at(
             cells[one.name] = repeat_covariate(one, usual(one), len(points))
     missing = [name for name in names.covariates if name not in cells]
     if missing:
-        told = f"--quantity {request.quantity}"
+        asker = f"--quantity {request.quantity}"
         what = request.points if isinstance(request.points, Path) else "the array of points"
         raise FileFormatError(
-            f"{what} has no column {', '.join(missing)}: {needed_by or told} needs the covariates "
+            f"{what} has no column {', '.join(missing)}: {needed_by or asker} needs the covariates "
             "at its places; add them, give them by --covariate NAME=VALUE or NAME=RASTER.tif"
             f"{'' if needed_by else ', or ask for u, which is without their effects'}."
         )
@@ -127,7 +111,7 @@ def holds_for(request: PredictionRequest, run: Run) -> str | None:
     if request.points is not None or not names.covariates:
         return None
     left = [
-        f"{one.name} = {told if isinstance(told := usual(one), str) else f'{told:.4g}'}"
+        f"{one.name} = {typical if isinstance(typical := usual(one), str) else f'{typical:.4g}'}"
         for one in encodings_of(run.prepared, names.log_covariates)
         if one.name not in {*request.covariates, *run.numbers.get("rasters", {})}
     ]

@@ -17,21 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 from riesz.case.data.rows import DataRows, read_data_rows
 from riesz.case.data.schema import ObservationsTable
+from riesz.case.options import NextOptions, PredictOptions, ReportOptions, takes
 from riesz.case.run.misfit import MISFIT, read_misfit
 from riesz.case.table import Decisions, parse_table, toml_in
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.draws import StoredDraws, read_draws
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results, versions
+from riesz.notes import Note, read_notes
 from riesz.posterior.facts import FitFacts
 from riesz.prediction.draws import PosteriorDraws
 
 if TYPE_CHECKING:
+    import riesz as rz
     from riesz.case.file.problem import Case
     from riesz.diagnose.criticism.findings import Misfit
     from riesz.posterior.posterior import Posterior
 
-OTHER_VERSION = "the run was written by riesz"
 CHECKPOINT = "checkpoint"
 RUN = "run"
 
@@ -42,7 +44,7 @@ WELLS, RIVERS, REGIONS = "wells.csv", "rivers.csv", "regions.geojson"
 MEASUREMENTS, SERIES = "measurements.json", "series.csv"
 """Of those that came from files; runs without any have no such files."""
 
-GOES_WITH = (PROBLEM, TABLE, MESH)
+REQUIRED_FILES = (PROBLEM, TABLE, MESH)
 POSTERIOR = "posterior"
 DRAWS = "draws.npz"
 MANIFEST = "manifest.json"
@@ -58,7 +60,7 @@ FILES = "files"
 """The manifest's key for the digests of all other files."""
 
 
-def unfinished_folder(folder: Path) -> Path:
+def partial_folder(folder: Path) -> Path:
     """The folder beside a run folder in which a fit lives until it is finished.
 
     It holds the checkpoint, and the run folder while that is written; a fit that is killed leaves
@@ -68,21 +70,26 @@ def unfinished_folder(folder: Path) -> Path:
 
 
 def checkpoint_of(folder: Path) -> Path:
-    return unfinished_folder(folder.resolve()) / CHECKPOINT
+    return partial_folder(folder.resolve()) / CHECKPOINT
 
 
-def clear(folder: Path) -> None:
+def remove_unfinished(folder: Path | str) -> None:
     """Remove all that fits leave beside a run folder, and nothing else."""
-    beside = unfinished_folder(folder)
+    beside = partial_folder(Path(folder).resolve())
     shutil.rmtree(beside / RUN, ignore_errors=True)
     (beside / CHECKPOINT).unlink(missing_ok=True)
     with suppress(OSError):
         beside.rmdir()
 
 
-OPENED = "riesz.case.run.stored_problem"
+PROBLEM_OF_RUN = "riesz.case.run.stored_problem"
 """The module of what takes the equation: it is imported where that is asked for, since it brings
 all engines with it, which takes longer than most predictions."""
+
+PREDICTING, NEXT_PLACES = "riesz.case.run.predict", "riesz.case.run.next"
+REPORTING = "riesz.case.report.page"
+"""The modules above this one that do what methods of a run are for: each method imports its own
+when it is called."""
 
 
 @contextmanager
@@ -106,7 +113,7 @@ class Run:
     observations: ObservationsTable  # what columns are called, and what they hold
     crs: str | None
     numbers: dict[str, Any]  # the engine and why, seconds, sizes, how well the data are met
-    notes: tuple[str, ...] = ()  # about the version that wrote it
+    notes: tuple[Note, ...] = ()  # about the version that wrote it, and a scenario
     time: Any = None  # the table [time], where the equation is one in time
     fitted: "tuple[Case, Posterior] | None" = None  # where they are at hand
     before: "Run | None" = None  # of a scenario, for which nothing is kept, the run it is of
@@ -134,7 +141,7 @@ class Run:
         if self.fitted:
             return self.fitted[0]
         with refit_hint(self.folder):
-            return import_module(OPENED).case_in(self)
+            return import_module(PROBLEM_OF_RUN).case_in(self)
 
     @cached_property
     def posterior(self) -> "Posterior":
@@ -142,7 +149,7 @@ class Run:
             return self.fitted[1]
         case = self.case
         with refit_hint(self.folder):
-            return import_module(OPENED).posterior_in(self.folder, case)
+            return import_module(PROBLEM_OF_RUN).posterior_in(self.folder, case)
 
     @cached_property
     def prepared(self) -> DataRows:
@@ -152,7 +159,7 @@ class Run:
         return read_data_rows(self.folder / TABLE, self.observations)
 
     @cached_property
-    def kept(self) -> StoredDraws | None:
+    def stored(self) -> StoredDraws | None:
         """What stands in the folder beside the posterior; runs of older versions have none."""
         if self.before is not None:
             return None
@@ -167,14 +174,70 @@ class Run:
 
     @property
     def facts(self) -> FitFacts:
-        return self.kept.facts if self.kept else import_module(OPENED).fit_facts(self.posterior)
+        if self.stored:
+            return self.stored.facts
+        return import_module(PROBLEM_OF_RUN).fit_facts(self.posterior)
+
+    @takes(PredictOptions)
+    def predict(self, options: PredictOptions) -> "rz.case.RunPrediction":
+        """Predict a quantity; the result has `values`, and `save(path)` writes a file of them.
+
+        The quantity is measurement, what a new one would read, noise included; value, the same
+        without noise; u, the state of the equation; flux, or an unknown. The statistic is mean, sd,
+        median, a quantile such as q05, exceed:VALUE, several by commas, all, or ensemble. Where is
+        said by one of `points`, a file of places or an array, `grid`, cells along x and y, and
+        `cell`, their size. All draws that the run keeps are taken, or `num_draws` of them; more,
+        and those of another `seed`, are computed. `covariates` gives values, rasters or, for an
+        array of points, a value each, where a table of places has no such column; a map without is
+        of average ones, as its `holds_for` says.
+
+        Of a problem in time, `at` is a date, several, or all of the axis; without it, predictions
+        are of the last one, or of those that a table of places has. Without places they are of the
+        observed ones. `changes` is a file of other stresses, as `scenario` takes it.
+        """
+        return import_module(PREDICTING).RunPrediction(self, options)
+
+    @takes(NextOptions)
+    def next(self, options: NextOptions) -> dict[str, Any]:
+        """Where to measure next, so that a quantity becomes better known; to files, where `out`
+        names any: .csv, .tif or .png.
+
+        The quantity is u, the state; an unknown by its name; budget:TERM, a line of the budget; or
+        exceed:VALUE, on which side of a value what is measured lies. `candidates` is a file of
+        places, or an array; without, they are cells all over the domain, of the size `cell`. A
+        measurement is of the kind that was fitted, or has `noise` of this sd, and `count` places
+        are chosen one after the other. Of a problem in time, it is made at the date `at`, at the
+        last one, or at those that a table of candidates has, and what is to be known is of that
+        date, or of the last.
+
+        With `report`, the report of the run is written with a section about it. Returns in short
+        what was found.
+        """
+        return import_module(NEXT_PLACES).write_next(self, options)
+
+    @takes(ReportOptions)
+    def report(self, options: ReportOptions) -> dict[str, Any]:
+        """Write the report, one web page: maps, parameters, fit, and how far to trust it.
+
+        It is `report.html` in the run folder unless `out` names another. Returns in short what was
+        written.
+        """
+        return import_module(REPORTING).write_report(self, options)
+
+    def scenario(self, changes: Path | str) -> "Run":
+        """The run as if wells, sources, boundary values or series had been others.
+
+        `changes` is a file of the tables of a problem file, with what is to differ. The unknowns
+        keep their posterior; states are those of the changed equation, solved for anew.
+        """
+        return import_module(PROBLEM_OF_RUN).scenario(self, changes)
 
     def draws(self, num_draws: int | None = None, seed: int = 0) -> PosteriorDraws:
         """So many draws by this seed: those that are kept, or others, which takes solves."""
-        if self.kept and self.kept.draws.serve(num_draws, seed):
-            return self.kept.draws.first(num_draws)
+        if self.stored and self.stored.draws.serve(num_draws, seed):
+            return self.stored.draws.first(num_draws)
         if (num_draws, seed) not in self.computed:
-            drawn = import_module(OPENED).posterior_draws(
+            drawn = import_module(PROBLEM_OF_RUN).posterior_draws(
                 self.posterior, num_draws=num_draws, seed=seed
             )
             self.computed[num_draws, seed] = drawn
@@ -217,21 +280,21 @@ def check_free(folder: Path, *, resume: bool = False) -> None:
         # It is replaced at the end, which would pull the ground from under the caller.
         if folder.resolve() == Path.cwd():
             raise RieszError(f"{folder} is where this runs: choose another --out.")
-        kept = checkpoint_of(folder)
-        if not resume and kept.exists():
+        checkpoint = checkpoint_of(folder)
+        if not resume and checkpoint.exists():
             raise RieszError(
-                f"an unfinished fit of {folder} is in {kept.parent}: add --resume to go on with "
-                "it, or remove that folder to start from the beginning."
+                f"an unfinished fit of {folder} is in {checkpoint.parent}: add --resume to go on "
+                "with it, or remove that folder to start from the beginning."
             )
         try_making(folder.resolve())
     except (OSError, RuntimeError) as error:  # links in a circle are a RuntimeError
-        told = error.strerror if isinstance(error, OSError) else error
-        raise RieszError(f"the folder {folder} cannot be made: {told}.") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RieszError(f"the folder {folder} cannot be made: {reason}.") from None
 
 
 def try_making(folder: Path) -> None:
     """Make all folders that a run needs, and remove those that were not there before."""
-    wanted = [*reversed(folder.parents), unfinished_folder(folder), folder]
+    wanted = [*reversed(folder.parents), partial_folder(folder), folder]
     missing = [path for path in wanted if not path.exists()]
     made: list[Path] = []
     try:
@@ -251,7 +314,7 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
 def check_unchanged(folder: Path, manifest: dict[str, Any]) -> None:
     """Raise where a file is missing, or no more what it was when the run was written."""
     saved = manifest.get(FILES)
-    if not isinstance(saved, dict) or not set(GOES_WITH) <= set(saved):
+    if not isinstance(saved, dict) or not set(REQUIRED_FILES) <= set(saved):
         raise FileFormatError(
             f"{folder / MANIFEST} has no digests of the files that were fitted: fit again."
         )
@@ -273,20 +336,22 @@ def read_run(folder: Path | str) -> Run:
     folder = Path(folder)
     if not folder.is_dir():
         raise FileFormatError(f"{folder} is not a run folder: there is no such folder.")
-    missing = [name for name in (*GOES_WITH, MANIFEST) if not (folder / name).is_file()]
+    missing = [name for name in (*REQUIRED_FILES, MANIFEST) if not (folder / name).is_file()]
     if missing:
         raise FileFormatError(f"{folder} is not a run folder: it has no {', '.join(missing)}.")
     manifest = read_results(folder / MANIFEST)
     check_unchanged(folder, manifest)
+    numbers = manifest["summary"]
+    numbers["notes"] = read_notes(numbers.get("notes", ()), folder / MANIFEST)
     path = folder / PROBLEM
-    tables = toml_in(path, None, manifest["summary"].get(DECIDED, {}))
+    tables = toml_in(path, None, numbers.get(DECIDED, {}))
     saved, own = (manifest.get("versions") or {}).get("riesz"), versions()["riesz"]
-    notes = () if saved == own else (f"{OTHER_VERSION} {saved}; this is {own}",)
+    notes = () if saved == own else (Note("other_version", saved=saved, own=own),)
     return Run(
         folder,
         parse_table(ObservationsTable, tables["observations"], path),
         tables.get("crs"),
-        manifest["summary"],
+        numbers,
         notes,
         tables.get("time"),
     )

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 
 from riesz.case.file.time_axis import TimeTable, as_moment, check_times
-from riesz.case.run.folder import OPENED, PROBLEM, Run
+from riesz.case.run.folder import PROBLEM, PROBLEM_OF_RUN, Run
 from riesz.case.run.request import PredictionRequest, Scene, Then, Times, Where, format_times
 from riesz.case.table import parse_table
 from riesz.errors import RieszError
@@ -78,7 +78,7 @@ def scene_in_time(request: PredictionRequest, run: Run, at: Where, sites: Sequen
     times = parse_times(ALL if request.at is None else request.at, axis) if own is None else own
     numbers, is_paired = axis.numbers(times), own is not None
     scene = Scene(at, (), sites, times, paired=is_paired)
-    course = run.kept.course if run.kept else None
+    course = run.stored.course if run.stored else None
     if course is not None and request.num_draws is None and request.seed == 0:
         thens = load_thens(run, course, at, numbers, is_paired=is_paired)
         if thens:
@@ -104,8 +104,8 @@ def load_thens(
     run: Run, course: Course, at: Where, numbers: Float[np.ndarray, " time"], *, is_paired: bool
 ) -> tuple[Then, ...]:
     """From what the run keeps, where that is enough; else none."""
-    assert run.kept is not None
-    draws, axis, when = run.kept.draws, course.axis, format_times(course.axis.dates(numbers))
+    assert run.stored is not None
+    draws, axis, when = run.stored.draws, course.axis, format_times(course.axis.dates(numbers))
     if is_points(at):
         far, place = KDTree(course.places).query(np.asarray(at))
         if (far > 0).any():
@@ -137,7 +137,7 @@ def solve_in_time_at(
     request: PredictionRequest, run: Run, at: Where, times: Times, *, paired: bool
 ) -> tuple[PosteriorDraws, Float[np.ndarray, "draw row"]]:
     """By a march for each draw, as many as can be held."""
-    opened = import_module(OPENED)
+    opened = import_module(PROBLEM_OF_RUN)
     points = None if at is None or isinstance(at, Grid) else at
     read = opened.reading(run.case.problem, times, points, paired=paired)
     fitting, asked = MOST_NUMBERS // read.rows.num_rows, request.num_draws

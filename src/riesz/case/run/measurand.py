@@ -12,12 +12,12 @@ from riesz.io.maps.geopackage import Table, geopackage_modules
 from riesz.observe.distributions import AbstractObservationDistribution
 from riesz.prediction.draws import Observed, Shifts
 from riesz.prediction.sensors import ENDS
+from riesz.problem.unknowns import MEASUREMENT
 
 LOG = "log"
 
-VALUE, MEASUREMENT = "value", "measurement"
-"""The measured quantity, and what a new measurement of it would read: among those that can be
-predicted."""
+VALUE = "value"
+"""The measured quantity, among those that can be predicted."""
 
 GAINS = {"point_source": "wells", "leakage": "rivers"}
 """What the terms of an equation are called where it describes an aquifer."""

@@ -12,9 +12,11 @@ from riesz.diagnose.criticism.findings import Finding, Misfit
 from riesz.errors import FileFormatError
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import check_not_newer
+from riesz.notes import read_notes, to_json
 
 MISFIT = "misfit.json"
-SCHEMA = 1
+SCHEMA = 2
+"""Of the first, findings were sentences."""
 
 DIGITS = 5
 """Of residuals, which are uncertain in the third."""
@@ -22,12 +24,12 @@ DIGITS = 5
 
 def misfit_content(misfit: Misfit) -> bytes:
     """As JSON, which has no word for what is not known but null."""
-    told = {
+    content = {
         "schema": SCHEMA,
         "findings": [
             {
                 "kind": one.kind,
-                "words": one.words,
+                "note": to_json(one.note),
                 "names": list(one.names),
                 "places": list(one.places),
                 "p": one.p,
@@ -37,9 +39,9 @@ def misfit_content(misfit: Misfit) -> bytes:
         "residuals": json_list(misfit.residuals),
         "k_hat": json_list(misfit.k_hat),
         "labels": misfit.labels and list(misfit.labels),
-        "caution": misfit.caution,
+        "caution": to_json(misfit.caution),
     }
-    return f"{json.dumps(told, indent=1, allow_nan=False)}\n".encode()
+    return f"{json.dumps(content, indent=1, allow_nan=False)}\n".encode()
 
 
 def json_list(values: Float[np.ndarray, " sensor"]) -> list[float | None]:
@@ -51,24 +53,24 @@ def read_misfit(path: Path) -> Misfit | None:
     if not path.is_file():
         return None
     try:
-        told: Any = json.loads(read_bytes(path))
-        check_not_newer(path, told, SCHEMA)
+        content: Any = json.loads(read_bytes(path))
+        check_not_newer(path, content, SCHEMA)
         findings = tuple(
             Finding(
                 kind=str(one["kind"]),
-                words=str(one["words"]),
+                note=read_notes([one["note"] if "note" in one else one["words"]], path)[0],
                 names=tuple(map(str, one["names"])),
                 places=tuple(map(int, one["places"])),
                 p=float(one["p"]),
             )
-            for one in told["findings"]
+            for one in content["findings"]
         )
         residuals, k_hat = (
-            np.array([np.nan if one is None else one for one in told[name]], float)
+            np.array([np.nan if one is None else one for one in content[name]], float)
             for name in ("residuals", "k_hat")
         )
-        labels = told.get("labels") and tuple(map(str, told["labels"]))
-        caution = told.get("caution") and str(told["caution"])
+        labels = content.get("labels") and tuple(map(str, content["labels"]))
+        caution = content.get("caution") and read_notes([content["caution"]], path)[0]
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, FileFormatError):
             raise

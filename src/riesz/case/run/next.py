@@ -1,7 +1,7 @@
 """Where to measure next, from the draws that a run keeps: as a table, a map, and for its report."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -11,11 +11,19 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial import Delaunay
 
+from riesz.case.options import NextOptions, PredictOptions
 from riesz.case.run.design import check_given, design_at, holds_for
-from riesz.case.run.folder import NEXT, Run, load_answers, read_run
+from riesz.case.run.folder import NEXT, Run, load_answers
 from riesz.case.run.measurand import GAINS, LOG, VALUE, Measurand, measurand_of
 from riesz.case.run.outputs import PLOT
-from riesz.case.run.predict import asks_for_dates, check_dates, places_at, scene_of, with_rows
+from riesz.case.run.predict import (
+    asks_for_dates,
+    check_dates,
+    places_at,
+    request_of,
+    scene_of,
+    with_rows,
+)
 from riesz.case.run.request import (
     CSV,
     MODULES,
@@ -29,7 +37,6 @@ from riesz.case.run.request import (
 )
 from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.geometry.crs import project
-from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, style_of, write_raster, write_style
 from riesz.io.store.files import csv_content, write_bytes
 from riesz.io.store.results import results, write_results
@@ -40,7 +47,6 @@ from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.next_draws import (
     BUDGET,
     EXCEED,
-    STATE,
     Target,
     candidates_at,
     rank_places,
@@ -72,59 +78,35 @@ class Ranking:
     notes: tuple[str, ...] = ()
 
 
-def write_next(
-    run: Run | Path | str,
-    quantity: str = STATE,
-    *out: Path | str,
-    candidates: Any = None,
-    cell: float | None = None,
-    count: int = 1,
-    noise: float | None = None,
-    num_draws: int | None = None,
-    seed: int = 0,
-    covariates: Mapping[str, Any] | None = None,
-    at: Any = None,
-    keep: bool = False,
-) -> dict[str, Any]:
-    """Where to measure next, so that a quantity becomes better known; to files, where any are
-    named: .csv, .tif or .png.
-
-    The quantity is u, the state; an unknown by its name; budget:TERM, a line of the budget; or
-    exceed:VALUE, on which side of a value what is measured lies. `candidates` is a file of places,
-    or an array; without, they are cells all over the domain, of the size `cell`. A measurement is
-    of the kind that was fitted, or has `noise` of this sd, and `count` places are chosen one after
-    the other. Of a problem in time, it is made at the date `at`, at the last one, or at those that
-    a table of candidates has, and what is to be known is of that date, or of the last.
-
-    With `keep`, the report of the run has a section about it. Returns in short what was found.
-    """
-    folder = run.folder if isinstance(run, Run) else Path(run)
-    places = Path(candidates) if isinstance(candidates, str) else candidates
-    if places is not None and not isinstance(places, Path):
-        places = as_points(places, "array of candidates")
-    request = PredictionRequest(
-        run=folder,
-        out=Path(NEXT).with_suffix(CSV),
-        quantity=VALUE,
-        points=places,
-        cell=cell,
-        num_draws=num_draws,
-        seed=seed,
-        covariates=covariates or {},
-        at=at,
+def write_next(run: Run, options: NextOptions) -> dict[str, Any]:
+    """Rank the candidates, and write the files; returns in short what was found."""
+    request = request_of(
+        PredictOptions(
+            VALUE,
+            points=options.candidates,
+            cell=options.cell,
+            num_draws=options.num_draws,
+            seed=options.seed,
+            covariates=options.covariates,
+            at=options.at,
+        ),
+        run,
+        Path(NEXT).with_suffix(CSV),
+        "array of candidates",
     )
+    out = [options.out] if isinstance(options.out, Path | str) else options.out
     paths = [Path(one) for one in out]
-    check_asked(request, paths)
-    run = run if isinstance(run, Run) else read_run(folder)
-    asked = find_next(run, request, quantity, count, noise)
+    check_next_request(request, paths)
+    asked = find_next(run, request, options)
     files = [file for path in paths for file in write_candidates(asked, path)]
-    told = in_short(asked, request, files)
-    if keep:
-        keep_answer(folder, asked, told)
-    return told
+    answer = in_short(asked, request, files)
+    if options.report:
+        keep_answer(run.folder, asked, answer)
+        answer["files"].append(run.report()["out"])
+    return answer
 
 
-def check_asked(request: PredictionRequest, paths: Iterable[Path]) -> None:
+def check_next_request(request: PredictionRequest, paths: Iterable[Path]) -> None:
     """Raise, before any work, where what is asked makes no sense or cannot be written."""
     if request.points is not None and request.cell is not None:
         raise RieszError("candidates are cells of a size, or those of a file: give one of them.")
@@ -144,10 +126,9 @@ def check_asked(request: PredictionRequest, paths: Iterable[Path]) -> None:
         check_output_path(own)
 
 
-def find_next(
-    run: Run, request: PredictionRequest, quantity: str, count: int, noise: float | None
-) -> Ranking:
-    known = run.kept.draws if run.kept else run.draws(request.num_draws, request.seed)
+def find_next(run: Run, request: PredictionRequest, options: NextOptions) -> Ranking:
+    quantity = options.quantity
+    known = run.stored.draws if run.stored else run.draws(request.num_draws, request.seed)
     request = with_rows(request, run, known.mesh)
     check_dates(request, run)
     check_given(request.covariates, run)
@@ -179,10 +160,11 @@ def find_next(
         locate(draws.mesh, points),
         design=design_at(request, run, points, "a measurement there"),
         given=first.states,
-        noise_sd=noise,
+        noise_sd=options.noise,
     )
     of = dataclasses.replace(target(draws, named, level=level), name=quantity)
-    return Ranking(run, at, scene, rank_places(reword(of, quantity), there, count), tuple(notes))
+    ranked = rank_places(reword(of, quantity), there, options.count)
+    return Ranking(run, at, scene, ranked, tuple(notes))
 
 
 def cells_in_hull(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Grid:
@@ -200,8 +182,8 @@ def look_up(quantity: str, measured: Measurand, draws: PosteriorDraws) -> tuple[
         terms = {GAINS.get(name, name): name for name in draws.gains}
         terms |= {f"outflow, {name}": name for name in draws.outflows}
         if term not in {*terms, *terms.values()}:
-            told = f"it has {', '.join(map(repr, terms))}" if terms else "in time there is none"
-            raise RieszError(f"the budget has no line {term!r}: {nearest(term, terms)}{told}.")
+            advice = f"it has {', '.join(map(repr, terms))}" if terms else "in time there is none"
+            raise RieszError(f"the budget has no line {term!r}: {nearest(term, terms)}{advice}.")
         return BUDGET + terms.get(term, term), None
     if not quantity.startswith(EXCEED):
         return quantity, None
@@ -231,11 +213,11 @@ def usual_cell(mesh: Mesh) -> float:
 
 def align_draws(run: Run, draws: PosteriorDraws) -> PosteriorDraws:
     """Of dates that a run keeps there may be fewer draws than of the unknowns: the same ones."""
-    if run.kept is None or draws.num_draws >= run.kept.draws.num_draws:
+    if run.stored is None or draws.num_draws >= run.stored.draws.num_draws:
         return draws
-    if draws.unknowns is not run.kept.draws.unknowns:
+    if draws.unknowns is not run.stored.draws.unknowns:
         return draws
-    return dataclasses.replace(draws, unknowns=run.kept.draws.first(draws.num_draws).unknowns)
+    return dataclasses.replace(draws, unknowns=run.stored.draws.first(draws.num_draws).unknowns)
 
 
 def candidate_rows(asked: Ranking) -> list[dict[str, Any]]:
@@ -303,7 +285,7 @@ def in_short(asked: Ranking, request: PredictionRequest, files: list[Path]) -> d
     when = "" if scene.paired or scene.times is None else format_times(scene.times)[0]
     notes = [
         *asked.notes,
-        *run.notes,
+        *map(str, run.notes),
         *([for_which.replace("--points", "--candidates")] if for_which else []),
     ]
     if scene.draws.shifts.differs:
@@ -322,7 +304,7 @@ def in_short(asked: Ranking, request: PredictionRequest, files: list[Path]) -> d
     }
 
 
-def keep_answer(folder: Path, asked: Ranking, told: dict[str, Any]) -> None:
+def keep_answer(folder: Path, asked: Ranking, answer: dict[str, Any]) -> None:
     """Beside the run, where its report finds it; what was asked about the same before is gone."""
     path, result = folder / NEXT, asked.found
     order = np.argsort(-result.share, kind="stable")[:NUM_CANDIDATES]
@@ -333,5 +315,5 @@ def keep_answer(folder: Path, asked: Ranking, told: dict[str, Any]) -> None:
         "cell": list(asked.at.cell) if isinstance(asked.at, Grid) else None,
     }
     others = [one for one in load_answers(folder) if one.get("quantity") != result.quantity]
-    rows = [*others, told | {"files": [], "map": shown}]
+    rows = [*others, answer | {"files": [], "map": shown}]
     write_results(path, results(f"riesz next {folder.name}", {}, 0, rows, {}))

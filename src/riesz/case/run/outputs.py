@@ -11,12 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.run.folder import Run
-from riesz.case.run.measurand import (
-    MEASUREMENT,
-    Measurand,
-    measurements_layer,
-    measurements_of,
-)
+from riesz.case.run.measurand import MEASUREMENT, Measurand, measurements_layer, measurements_of
 from riesz.case.run.request import (
     FLUX,
     GPKG,
@@ -160,6 +155,6 @@ def write_hydrographs(
     for panel in panels[count:]:
         panel.set_visible(False)
     figure.supylabel(measured.state if is_logarithm else label, fontsize=9)
-    told = "a new measurement" if request.quantity == MEASUREMENT else "without noise"
-    figure.suptitle(f"mean and 95 % interval, {told}; dots were measured", fontsize=9)
+    what = "a new measurement" if request.quantity == MEASUREMENT else "without noise"
+    figure.suptitle(f"mean and 95 % interval, {what}; dots were measured", fontsize=9)
     plot.save_figure(request.out, figure)

@@ -5,18 +5,20 @@ except for fluxes, for other dates than those that are kept, and for draws that 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.case.data.rows import Columns, check_inside_mesh, inside_of, numeric_columns
+from riesz.case.options import PredictOptions
 from riesz.case.run.design import check_given, design_at, holds_for
-from riesz.case.run.folder import OPENED, Run, read_run
+from riesz.case.run.folder import PROBLEM_OF_RUN, Run
 from riesz.case.run.measurand import MEASUREMENT, VALUE, Measurand, measurand_of, noise_note
 from riesz.case.run.outputs import write_bands
 from riesz.case.run.request import (
@@ -31,6 +33,7 @@ from riesz.case.run.request import (
     Then,
     Where,
     check_request,
+    check_request_places,
     statistics_in,
 )
 from riesz.errors import FileFormatError, RieszError, nearest
@@ -56,72 +59,91 @@ Drawn = Callable[[slice], Float[np.ndarray, "draw place *components"]]
 """Draws at some of the places."""
 
 
-def write_prediction(
-    run: Run | Path | str,
-    out: Path | str,
-    *,
-    quantity: str = MEASUREMENT,
-    stat: str = "mean",
-    points: Any = None,
-    grid: str | tuple[int, int] | None = None,
-    cell: float | None = None,
-    num_draws: int | None = None,
-    seed: int = 0,
-    covariates: Mapping[str, Any] | None = None,
-    at: Any = None,
-    changes: Path | str | None = None,
-) -> dict[str, Any]:
-    """Predict from a run and write a file, its kind by its ending: .csv, .tif, .gpkg, .nc, .vtu.
+class PredictedBands(NamedTuple):
+    """What a file of a prediction is made of."""
 
-    The quantity is measurement, what a new one would read, noise included; value, the same without
-    noise; u, the state of the equation; flux, or an unknown. The statistic is mean, sd, median, a
-    quantile such as q05, exceed:VALUE, several by commas, all, or ensemble. Where is said by one of
-    `points`, a file of places or an array, `grid`, cells along x and y, and `cell`, their size; a
-    .vtu file holds the nodes of the mesh. All draws that the run keeps are taken, or `num_draws` of
-    them; more, and those of another `seed`, are computed. `covariates` gives values, rasters or,
-    for an array of points, a value each, where a table of places has no such column; a map without
-    is of average ones, as its `holds_for` says.
+    request: PredictionRequest
+    scene: Scene
+    measured: Measurand
+    bands: list[Band]
+    notes: list[str]
 
-    Of a problem in time, `at` is a date, several, or all of the axis; without it, predictions are
-    of the last one, or of those that a table of places has. Without places they are of the observed
-    ones, and a .png file shows hydrographs there. `changes` is a file of other stresses, as
-    `scenario` takes it. Returns in short what was written.
-    """
-    folder = run.folder if isinstance(run, Run) else Path(run)
-    places = Path(points) if isinstance(points, str) else points
-    if places is not None and not isinstance(places, Path):
-        places = as_points(places, "array of points")
-    asked = (places, grid, cell, num_draws, seed, covariates or {})
-    request = PredictionRequest(folder, Path(out), quantity, stat, *asked, at=at)
-    check_request(request)
-    run = run if isinstance(run, Run) else read_run(folder)
-    known = run.kept.draws if run.kept else run.draws(num_draws, seed)
-    check_quantity(known, request)
-    request = with_rows(request, run, known.mesh)
-    check_dates(request, run)
-    check_given(request.covariates, run)
-    where = places_for(request, run, known.mesh)
-    under = run if changes is None else import_module(OPENED).scenario(run, changes)
-    scene = scene_of(request, under, *where)
-    measured = measurand_of(run.observations).with_link(known.shifts.scatter)
-    bands = bands_at(request, under, scene, measured)
-    written = write_bands(request, run, scene, measured, bands)
-    told = [noise_note(run.observations, known.shifts, quantity), unread_note(request, scene)]
-    first = bands[0].values
-    return {
-        "out": str(request.out),
-        "places": len(first[scene.at.inside] if isinstance(scene.at, Grid) else first),
-        "dates": [then.when for then in scene.thens if then.when],
-        "ranges": ranges_of(bands),
-        "holds_for": holds_for(request, run) if quantity in (VALUE, MEASUREMENT) else None,
-        "notes": [
+
+@dataclass(frozen=True, eq=False)
+class RunPrediction:
+    """A quantity under the posterior of a run, computed when it is looked at or saved."""
+
+    run: Run
+    options: PredictOptions
+
+    @cached_property
+    def values(self) -> dict[str, Float[np.ndarray, "..."]]:
+        """Each statistic, or each draw, by the name that files have: at the places, on the grid or,
+        where nothing says where, at the nodes of the mesh; of several dates, one after the other.
+        """
+        request = self.request(Path("places.csv"))
+        if not (request.given or request.is_at_observed):
+            request = replace(request, out=Path("nodes.vtu"))
+        statistics_in(request.stat)
+        check_request_places(request)
+        dates: dict[str, list[Float[np.ndarray, "*shape"]]] = {}
+        for band in self.compute(request).bands:
+            dates.setdefault(band.name, []).append(band.values)
+        return {name: each[0] if len(each) == 1 else np.stack(each) for name, each in dates.items()}
+
+    def save(self, out: Path | str) -> dict[str, Any]:
+        """Write a file, its kind by its ending: .csv, .tif, .gpkg, .nc, .vtu or .png.
+
+        A .vtu file holds the nodes of the mesh, and a .png file shows hydrographs. Returns in short
+        what was written.
+        """
+        request = self.request(Path(out))
+        check_request(request)
+        request, scene, measured, bands, notes = self.compute(request)
+        written = write_bands(request, self.run, scene, measured, bands)
+        is_measured = request.quantity in (VALUE, MEASUREMENT)
+        first = bands[0].values
+        return {
+            "out": str(request.out),
+            "places": len(first[scene.at.inside] if isinstance(scene.at, Grid) else first),
+            "dates": [then.when for then in scene.thens if then.when],
+            "ranges": ranges_of(bands),
+            "holds_for": holds_for(request, self.run) if is_measured else None,
+            "notes": notes,
+            "files": [str(path) for path in written],
+        }
+
+    def request(self, out: Path) -> PredictionRequest:
+        return request_of(self.options, self.run, out, "array of points")
+
+    def compute(self, request: PredictionRequest) -> PredictedBands:
+        run, changes = self.run, request.changes
+        known = run.stored.draws if run.stored else run.draws(request.num_draws, request.seed)
+        check_quantity(known, request)
+        request = with_rows(request, run, known.mesh)
+        check_dates(request, run)
+        check_given(request.covariates, run)
+        where = places_for(request, run, known.mesh)
+        under = run if changes is None else run.scenario(changes)
+        scene = scene_of(request, under, *where)
+        measured = measurand_of(run.observations).with_link(known.shifts.scatter)
+        bands = bands_at(request, under, scene, measured)
+        noise = noise_note(run.observations, known.shifts, request.quantity)
+        notes = [
             *(() if request.rows is None else request.rows.notes),
-            *run.numbers.get("notes", ()),
-            *under.notes,
-            *filter(None, told),
-        ],
-        "files": [str(path) for path in written],
-    }
+            *map(str, (*run.numbers.get("notes", ()), *under.notes)),
+            *filter(None, [noise, unread_note(request, scene)]),
+        ]
+        return PredictedBands(request, scene, measured, bands, notes)
+
+
+def request_of(options: PredictOptions, run: Run, out: Path, what: str) -> PredictionRequest:
+    """With places as a file or as an array of numbers."""
+    places = Path(options.points) if isinstance(options.points, str) else options.points
+    if places is not None and not isinstance(places, Path):
+        places = as_points(places, what)
+    words: dict[str, Any] = vars(options) | {"points": places}
+    return PredictionRequest(**words, run=run.folder, out=out)
 
 
 def ranges_of(bands: Sequence[Band]) -> dict[str, list[float]]:
@@ -216,7 +238,8 @@ def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
         )
     if request.suffix == VTU and draws.is_number(name):
         raise RieszError(
-            f"{request.out}: {name} is a number, not a function of place: write it to a .csv."
+            f"{request.out}: {name} is a number, not a function of place: write it to a .csv, "
+            "at points or on a grid."
         )
 
 
@@ -256,8 +279,8 @@ def bands_then(
 
 
 def format_quantity(name: str, measured: Measurand) -> str:
-    told = {VALUE: measured.name, MEASUREMENT: f"a new measurement of {measured.name}"}
-    return told.get(name, name)
+    names = {VALUE: measured.name, MEASUREMENT: f"a new measurement of {measured.name}"}
+    return names.get(name, name)
 
 
 def ensemble(
@@ -266,7 +289,7 @@ def ensemble(
     """Every draw by itself: what is not shared between places is drawn for each."""
     if request.quantity == FLUX:
         settings = (then.draws.num_draws, request.seed)
-        return import_module(OPENED).flux_draws(run.posterior, scene.at, *settings)
+        return import_module(PROBLEM_OF_RUN).flux_draws(run.posterior, scene.at, *settings)
     return draws_at(request, run, scene, then, measured, together=False)(slice(None))
 
 
@@ -279,7 +302,7 @@ def place_statistics(
     if request.quantity == FLUX:
         settings = (num_draws, request.seed, quantiles, exceed)
         points = scene.at.points if isinstance(scene.at, Grid) else scene.at
-        return import_module(OPENED).flux_statistics(run.posterior, points, *settings)
+        return import_module(PROBLEM_OF_RUN).flux_statistics(run.posterior, points, *settings)
     sampler = draws_at(request, run, scene, then, measured, together=True)
     return over_places(sampler, len(scene.points), num_draws, quantiles, exceed)
 
@@ -314,7 +337,7 @@ def draws_at(
             return there.unknown(name, part)
         if name == STATE:
             return there.states(part)
-        values = there.expected(part) if name == VALUE else there.measured(part)
+        values = there.location(part) if name == VALUE else there.new_measurements(part)
         return np.asarray(measured.of(values))
 
     return of

@@ -3,17 +3,17 @@
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from riesz.case.data.oddities import format_rows
-from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, SERIES, WELLS
-from riesz.case.run.measurand import MEASUREMENT
+from riesz.case.options import PredictOptions
+from riesz.case.run.folder import DRAWS, MEASUREMENTS, REQUIRED_FILES, RIVERS, SERIES, WELLS
 from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
@@ -64,21 +64,12 @@ class PlaceRows:
         ]
 
 
-@dataclass(frozen=True)
-class PredictionRequest:
-    """What is to be predicted from which run, where, and into which file."""
+@dataclass(frozen=True, kw_only=True)
+class PredictionRequest(PredictOptions):
+    """What is to be predicted, from which run, and into which file."""
 
     run: Path
     out: Path
-    quantity: str = MEASUREMENT
-    stat: str = MEAN
-    points: Path | Float[np.ndarray, "point 2"] | None = None
-    grid: str | tuple[int, int] | None = None
-    cell: float | None = None
-    num_draws: int | None = None
-    seed: int = 0
-    covariates: Mapping[str, Any] = field(default_factory=dict)  # values, words or rasters
-    at: Any = None  # dates, in a text or by themselves
     rows: PlaceRows | None = None  # of a file of points, once it is read
 
     @property
@@ -155,8 +146,8 @@ def check_output_path(request: PredictionRequest) -> None:
         raise FileFormatError(f"{path} is a folder: give the name of a file.")
     if not os.access(folder, os.W_OK):
         raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
-    kept = (*GOES_WITH, DRAWS, WELLS, RIVERS, MEASUREMENTS, SERIES)
-    inputs = [request.run / name for name in kept]
+    stored = (*REQUIRED_FILES, DRAWS, WELLS, RIVERS, MEASUREMENTS, SERIES)
+    inputs = [request.run / name for name in stored]
     inputs += [request.points] if isinstance(request.points, Path) else []
     if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
         raise FileFormatError(f"{path} is what is read here: write to another file.")

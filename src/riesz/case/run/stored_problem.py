@@ -9,28 +9,20 @@ from jaxtyping import Float
 
 from riesz.case.file.changes import Scenario, read_scenario
 from riesz.case.file.problem import Case, Stored, read_case
-from riesz.case.run.folder import (
-    MEASUREMENTS,
-    MESH,
-    POSTERIOR,
-    PROBLEM,
-    REGIONS,
-    RIVERS,
-    SERIES,
-    TABLE,
-    WELLS,
-    Run,
-)
+from riesz.case.run import folder as layout
+from riesz.case.run.folder import Run
 from riesz.diagnose.facts import fit_facts
 from riesz.errors import FileFormatError
 from riesz.io.meshes.files import read_npz
 from riesz.io.store.posterior import load_posterior
 from riesz.mesh.grids import Grid
+from riesz.notes import Note
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.in_time import reading
-from riesz.prediction.predict import Plain, locate_places, predict, quantity_draws
+from riesz.prediction.predict import predict
 from riesz.prediction.quantity import quantity_named
+from riesz.prediction.sampling import Plain, locate_places, quantity_draws
 from riesz.prediction.statistics import Prediction
 from riesz.problem.unknowns import FLUX
 
@@ -51,37 +43,38 @@ def case_in(run: Run, scenario: Scenario | None = None) -> Case:
     """The problem as it was fitted, or as it would be under a scenario."""
     folder = run.folder
     return read_case(
-        folder / PROBLEM,
-        coarse=read_npz(folder / MESH),
-        table=folder / TABLE,
-        kept=Stored(*(folder / name for name in (WELLS, RIVERS, REGIONS, MEASUREMENTS, SERIES))),
+        folder / layout.PROBLEM,
+        coarse=read_npz(folder / layout.MESH),
+        table=folder / layout.TABLE,
+        kept=Stored(
+            wells=folder / layout.WELLS,
+            rivers=folder / layout.RIVERS,
+            regions=folder / layout.REGIONS,
+            measurements=folder / layout.MEASUREMENTS,
+            series=folder / layout.SERIES,
+        ),
         decided=run.decided,
         scenario=scenario,
     )
 
 
 def posterior_in(folder: Path, case: Case) -> Posterior:
-    return load_posterior(folder / POSTERIOR, case.problem)
+    return load_posterior(folder / layout.POSTERIOR, case.problem)
 
 
 def scenario(run: Run, changes: Path | str) -> Run:
-    """The run as if wells, sources, boundary values or series had been others.
-
-    `changes` is a file of the tables of a problem file, with what is to differ. The unknowns keep
-    their posterior; states are those of the changed equation, solved for anew.
-    """
+    """The run under the changes of a file."""
     path = Path(changes)
     if run.before is not None:
         raise FileFormatError(f"{path}: the run is one under a scenario: give both in one file.")
-    case = case_in(run, read_scenario(path, run.folder / PROBLEM, run.decided))
+    case = case_in(run, read_scenario(path, run.folder / layout.PROBLEM, run.decided))
     posterior = dataclasses.replace(run.posterior, problem=case.problem, states=ExactStates())
-    note = f"predicted under the changes of {path.name}"
     return dataclasses.replace(
         run,
         fitted=(case, posterior),
         computed={},
         before=run,
-        notes=(*run.notes, note),
+        notes=(*run.notes, Note("scenario", file=path.name)),
         time=case.tables.time,
     )
 

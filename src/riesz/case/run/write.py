@@ -21,39 +21,24 @@ from riesz.case.file.problem import Case
 from riesz.case.file.rivers import rivers_content
 from riesz.case.file.stresses import series_content
 from riesz.case.file.wells import wells_content
+from riesz.case.options import FitOptions
+from riesz.case.run import folder as layout
 from riesz.case.run.folder import (
-    DECIDED,
-    DRAWS,
-    FILES,
-    MANIFEST,
-    MEASUREMENTS,
-    MESH,
-    POSTERIOR,
-    PROBLEM,
-    REGIONS,
-    RIVERS,
-    RUN,
-    SERIES,
-    SUMMARY,
-    TABLE,
-    WELLS,
     Run,
     checkpoint_of,
-    clear,
     digests,
+    partial_folder,
     read_run,
-    unfinished_folder,
+    remove_unfinished,
 )
 from riesz.case.run.misfit import MISFIT, misfit_content
 from riesz.deadline import Deadline
-from riesz.devices import Wanted
 from riesz.diagnose.criticism.findings import Misfit
 from riesz.diagnose.criticism.predictive_checks import misfit_of
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
-from riesz.engines.checkpoint import NO_CHECKPOINT
-from riesz.errors import FileFormatError, RieszError
-from riesz.inference.fit import Choice, error_sentence, fit
+from riesz.errors import FileFormatError, RieszError, error_sentence
+from riesz.inference.fit import Choice, fit, with_notes
 from riesz.io.meshes.files import write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
 from riesz.io.store.draws import StoredDraws as KeptDraws
@@ -61,6 +46,7 @@ from riesz.io.store.draws import write_draws
 from riesz.io.store.files import settle, write_bytes
 from riesz.io.store.posterior import save_posterior
 from riesz.io.store.results import results, write_results
+from riesz.notes import Note, note_of_warning, to_json
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck
 from riesz.posterior.posterior import Posterior
 from riesz.prediction.drawing import draws_and_course
@@ -73,42 +59,36 @@ FITTING = 0.85
 def run_case(
     case: Case,
     choice: Choice,
-    folder: Path,
-    *,
-    seed: int,
+    options: FitOptions,
     command: str,
-    check: bool | None = None,
-    progress: bool = True,
-    checkpoint: Checkpoint | None = None,
-    time_limit: float | None = None,
-    devices: Wanted | None = None,
+    checkpoint: Checkpoint,
 ) -> Run:
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
-    start, deadline = perf_counter(), Deadline.after(time_limit)
+    start, deadline = perf_counter(), Deadline.after(options.time_limit)
+    folder, limit = Path(options.out), options.time_limit
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         posterior = fit(
             case.problem,
             choice,
-            seed=seed,
-            progress=progress,
-            check=check,
-            checkpoint=checkpoint or NO_CHECKPOINT,
-            time_limit=None if time_limit is None else FITTING * time_limit,
-            devices=devices,
+            seed=options.seed,
+            progress=options.progress,
+            check=options.check,
+            checkpoint=checkpoint,
+            time_limit=None if limit is None else FITTING * limit,
+            devices=options.devices,
         )
-    seconds = perf_counter() - start + (checkpoint.spent if checkpoint else 0.0)
-    # The engine's own are notes of the posterior already; others come from below it.
-    told = [str(one.message) for one in caught]
-    others = (one for one in told if not one.startswith(f"{posterior.engine}: "))
-    posterior = dataclasses.replace(posterior, notes=(*posterior.notes, *dict.fromkeys(others)))
+    seconds = perf_counter() - start + checkpoint.spent
+    # Those that are in the posterior already are warned of as well; others come from libraries.
+    others = dict.fromkeys(note_of_warning(one.message) for one in caught)
+    posterior = with_notes(posterior, *(one for one in others if one not in posterior.notes))
     numbers = write_run(
         folder,
         case,
-        *account_of(posterior, case, deadline, progress=progress),
+        *account_of(posterior, case, deadline, progress=options.progress),
         choice=choice,
         command=command,
-        seed=seed,
+        seed=options.seed,
         seconds=seconds,
     )
     return make_run(folder, case, posterior, numbers)
@@ -140,21 +120,15 @@ def account_of(
         with deadline.enforce("before draws of the state were made; riesz predict makes them"):
             drawn, course = draws_and_course(posterior, progress=progress)
         if drawn.num_lost:
-            asked = drawn.num_draws + drawn.num_lost
-            note = f"the equation has no solution for {drawn.num_lost} of {asked} draws: left out"
-            posterior = dataclasses.replace(posterior, notes=(*posterior.notes, note))
+            total = drawn.num_draws + drawn.num_lost
+            posterior = with_notes(posterior, Note("draws_lost", lost=drawn.num_lost, total=total))
         posterior, misfit = with_misfit(posterior, drawn, case)
         result = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
-        kept = KeptDraws(drawn, fit_facts(posterior), course)
-        return Account(posterior, result, kept, None, misfit)
+        stored = KeptDraws(drawn, fit_facts(posterior), course)
+        return Account(posterior, result, stored, None, misfit)
     except Exception as error:
-        told = (
-            f"the posterior is kept, but could not be summarised: {error_sentence(error)} "
-            "Predictions may fail the same way: look for priors that allow impossible "
-            "coefficients, or fit with another --engine or --seed."
-        )
-        notes = (*posterior.notes, told)
-        return Account(dataclasses.replace(posterior, notes=notes), None, None, told)
+        note = Note("not_summarised", error=error_sentence(error))
+        return Account(with_notes(posterior, note), None, None, str(note))
 
 
 def with_misfit(
@@ -165,8 +139,8 @@ def with_misfit(
         labels = None if case is None else observation_labels(case)
         return posterior, misfit_of(posterior, draws, labels=labels)
     except Exception as error:
-        note = f"whether the data contradict the model could not be told: {error_sentence(error)}"
-        return dataclasses.replace(posterior, notes=(*posterior.notes, note)), None
+        note = Note("criticism_failed", error=error_sentence(error))
+        return with_notes(posterior, note), None
 
 
 def observation_labels(case: Case) -> list[str]:
@@ -188,7 +162,7 @@ def write_run(
     case: Case,
     posterior: Posterior,
     found: Summary | None,
-    kept: KeptDraws | None,
+    draws: KeptDraws | None,
     failed: str | None = None,
     misfit: Misfit | None = None,
     *,
@@ -204,7 +178,7 @@ def write_run(
     short = {
         "engine": posterior.engine,
         "first_engine": choice.engine.name,
-        "why": choice.why,
+        "why": str(choice.why),
         "settings": plain_settings(choice.engine.settings()),
         "seconds": round(seconds, 2),
         "nodes": case.problem.forward.space.mesh.num_nodes,
@@ -215,10 +189,10 @@ def write_run(
         "coverage": found and found.coverage,
         "check": json_numbers(found.check) if found and found.check else None,
         "misfit": None if misfit is None else list(misfit.words),
-        "draws": kept.draws.num_draws if kept else 0,
-        "notes": [*case.notes, *posterior.notes],
+        "draws": draws.draws.num_draws if draws else 0,
+        "notes": (*case.notes, *posterior.notes),
         "remarks": list(case.remarks),
-        DECIDED: dict(case.decided),
+        layout.DECIDED: dict(case.decided),
         "rasters": {
             name: str((case.path.parent / file).resolve())
             for name, file in case.tables.observations.rasters.items()
@@ -227,33 +201,34 @@ def write_run(
     }
     config = case.tables.model_dump(mode="json", exclude_none=True)
     folder = folder.resolve()
-    partial = unfinished_folder(folder) / RUN
+    partial = partial_folder(folder) / layout.RUN
     shutil.rmtree(partial, ignore_errors=True)  # of a fit that was killed
     try:
         partial.mkdir(parents=True)
-        write_bytes(partial / PROBLEM, case.content)
-        write_bytes(partial / TABLE, data_rows_content(case.prepared))
+        write_bytes(partial / layout.PROBLEM, case.content)
+        write_bytes(partial / layout.TABLE, data_rows_content(case.prepared))
         if any(well.file is not None for well in case.tables.wells):
-            write_bytes(partial / WELLS, wells_content(case.wells, case.tables.wells))
+            write_bytes(partial / layout.WELLS, wells_content(case.wells, case.tables.wells))
         if case.rivers:
-            write_bytes(partial / RIVERS, rivers_content(case.rivers))
+            write_bytes(partial / layout.RIVERS, rivers_content(case.rivers))
         if case.regions:
-            write_bytes(partial / REGIONS, regions_content(case.regions, case.coarse))
+            write_bytes(partial / layout.REGIONS, regions_content(case.regions, case.coarse))
         if case.measurements:
-            write_bytes(partial / MEASUREMENTS, measurements_content(case.measurements))
+            write_bytes(partial / layout.MEASUREMENTS, measurements_content(case.measurements))
         if case.series:
-            write_bytes(partial / SERIES, series_content(case.series))
-        write_npz(partial / MESH, case.coarse, {}, {})
-        save_posterior(partial / POSTERIOR, posterior, overwrite=True)
-        told = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
-        write_bytes(partial / SUMMARY, "\n".join([str(told), *case.remarks, ""]).encode())
-        if kept:
-            write_draws(partial / DRAWS, kept)
+            write_bytes(partial / layout.SERIES, series_content(case.series))
+        write_npz(partial / layout.MESH, case.coarse, {}, {})
+        save_posterior(partial / layout.POSTERIOR, posterior, overwrite=True)
+        text = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
+        write_bytes(partial / layout.SUMMARY, "\n".join([str(text), *case.remarks, ""]).encode())
+        if draws:
+            write_draws(partial / layout.DRAWS, draws)
         if misfit:
             write_bytes(partial / MISFIT, misfit_content(misfit))
-        content = results(command, config, seed, found.rows if found else (), short)
+        summary = short | {"notes": to_json(short["notes"])}
+        content = results(command, config, seed, found.rows if found else (), summary)
         names = sorted(p.relative_to(partial).as_posix() for p in partial.rglob("*") if p.is_file())
-        write_results(partial / MANIFEST, content | {FILES: digests(partial, names)})
+        write_results(partial / layout.MANIFEST, content | {layout.FILES: digests(partial, names)})
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         with suppress(OSError):
@@ -265,27 +240,27 @@ def write_run(
     take_name(partial, folder)
     settle(folder)
     settle(folder.parent)  # before the checkpoint goes: a power cut may come between the two
-    clear(folder)
+    remove_unfinished(folder)
     return short
 
 
 def json_numbers(check: ImportanceCheck | SamplerCheck) -> dict[str, Any]:
     """The figures of a check, by name; infinity, which JSON has no word for, is null."""
 
-    def spoken(value: Any) -> Any:
+    def json_value(value: Any) -> Any:
         if isinstance(value, list):
-            return [spoken(one) for one in value]
+            return [json_value(one) for one in value]
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
     result = dataclasses.asdict(check)
-    return {name: spoken(np.asarray(value).tolist()) for name, value in result.items()}
+    return {name: json_value(np.asarray(value).tolist()) for name, value in result.items()}
 
 
 def not_written(folder: Path, error: OSError) -> str:
-    kept = checkpoint_of(folder)
-    advice = f" The fit is kept in {kept.parent}: mend that, and add --resume."
-    told = f"the run folder {folder} cannot be written: {error.strerror}."
-    return f"{told}{advice if kept.exists() else ''}"
+    checkpoint = checkpoint_of(folder)
+    advice = f" The fit is kept in {checkpoint.parent}: mend that, and add --resume."
+    text = f"the run folder {folder} cannot be written: {error.strerror}."
+    return f"{text}{advice if checkpoint.exists() else ''}"
 
 
 def take_name(partial: Path, folder: Path) -> None:
@@ -318,5 +293,5 @@ def open_finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Ru
             f"{folder} is a finished run of another fit, which differs in {', '.join(differing)}: "
             "choose another --out."
         )
-    clear(folder.resolve())  # where a fit was killed between its last two steps
+    remove_unfinished(folder)  # where a fit was killed between its last two steps
     return run

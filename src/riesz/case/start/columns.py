@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations, permutations
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
@@ -89,43 +88,19 @@ MOST_TOLD, MOST_SHOWN = 12, 20
 """Columns, and letters of their first cell, that an error tells."""
 
 
-@dataclass(frozen=True)
-class Hints:
-    """What was said of a table; what is None is guessed."""
-
-    x: str | None = None
-    y: str | None = None
-    value: str | None = None
-    crs: str | None = None  # of the table
-    polygon_crs: str | None = None
-    layer: str | None = None  # of a map, or a sheet
-    sites: Path | None = None  # a table of where the sites are
-    site: str | None = None  # readings of one site become one observation
-    where: Mapping[str, str] = field(default_factory=dict)  # rows whose cells hold these words
-    sites_where: Mapping[str, str] = field(default_factory=dict)
-    covariates: tuple[str, ...] = ()
-    log: bool = False
-    recharge: Path | None = None  # tables of what drives a model in time
-    wells: Path | None = None
-
-    @property
-    def in_time(self) -> bool:
-        return self.recharge is not None or self.wells is not None
-
-
 def bare(name: str) -> str:
     """A name in small letters, without its unit, words joined by underscores."""
-    told = BRACKETS.fullmatch(name)
-    words = name if told is None else told[1]
+    match = BRACKETS.fullmatch(name)
+    words = name if match is None else match[1]
     return re.sub(r"[\s./-]+", "_", words.casefold()).strip("_")
 
 
 def unit_of(name: str) -> str | None:
     """The unit in the name of a column: Zn [mg/kg], head_ft."""
-    told = BRACKETS.fullmatch(name)
-    if told is not None:
-        parts = [part for part in re.split(r"[/*·\s]+|\^?-?\d$", told[2]) if part]
-        return told[2].strip() if parts and all(part in UNITS for part in parts) else None
+    match = BRACKETS.fullmatch(name)
+    if match is not None:
+        parts = [part for part in re.split(r"[/*·\s]+|\^?-?\d$", match[2]) if part]
+        return match[2].strip() if parts and all(part in UNITS for part in parts) else None
     result = (unit for end, unit in ENDINGS.items() if name.casefold().endswith(end))
     return max(result, key=len, default=None)
 

@@ -83,16 +83,16 @@ def systems_of(
     path: Path,
     names: tuple[str, str],
     places: Points,
-    told: str | None,
+    given_crs: str | None,
     file: OutlineFile | None,
     *,
     named_degrees: bool,
 ) -> Systems:
     """What is told, named or plain to see; where nothing is, and it is needed, a question."""
-    if named_degrees if told is None else is_geographic(told):
+    if named_degrees if given_crs is None else is_geographic(given_crs):
         with error_context(path):
             check_degrees(places)
-    table = told or (LON_LAT if named_degrees and could_be_degrees(places) else by_name(names))
+    table = given_crs or (LON_LAT if named_degrees and could_be_degrees(places) else by_name(names))
     if file is None:
         return common_crs(table, None, places, places)
     corners = np.concatenate(file.outline.rings)
@@ -153,14 +153,16 @@ def crs_by_range(places: Points) -> str | None:
     return None
 
 
-def boxes_of(file: OutlineFile | None, told: str | None) -> list[Float[np.ndarray, "corner 2"]]:
+def boxes_of(
+    file: OutlineFile | None, given_crs: str | None
+) -> list[Float[np.ndarray, "corner 2"]]:
     """Where the polygon may be found in a table: as it is, and in the table's crs or in degrees."""
     if file is None:
         return []
     corners = np.concatenate(file.outline.rings)
     result = [corners]
     own = file.crs or (LON_LAT if could_be_degrees(corners) else None)
-    into = told or LON_LAT
+    into = given_crs or LON_LAT
     if own is not None and not same_crs(own, into) and find_spec("pyproj") is not None:
         # A told crs that does not reach so far is refused where places are projected.
         with suppress(RieszError):

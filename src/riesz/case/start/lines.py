@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.start.columns import MOSTLY, Hints, bare
+from riesz.case.options import InitOptions
+from riesz.case.start.columns import MOSTLY, bare
 from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import TextTable
 
@@ -36,12 +37,12 @@ def crs_quoted(crs: str) -> str:
     return "'" + " ".join(crs.split()).replace("'", "") + "'"
 
 
-def site_lines(asked: Hints, site: str | None, folder: Path, *, repeated: bool) -> list[str]:
+def site_lines(asked: InitOptions, site: str | None, folder: Path, *, repeated: bool) -> list[str]:
     if not repeated:
         return []
     lines = [f"site = {quote(site)}   # readings of the same site belong together"] if site else []
     if asked.sites is not None:
-        where = quote(relative(asked.sites, folder))
+        where = quote(relative(Path(asked.sites), folder))
         lines.insert(0, f"sites = {where}   # where the sites are: x and y are its columns")
     if asked.in_time:
         return lines
@@ -53,7 +54,7 @@ def site_lines(asked: Hints, site: str | None, folder: Path, *, repeated: bool) 
 
 
 def row_lines(
-    asked: Hints, columns: Mapping[str, tuple[Numbers, Numbers]], outside: Flags
+    asked: InitOptions, columns: Mapping[str, tuple[Numbers, Numbers]], outside: Flags
 ) -> list[str]:
     """Filters, also for cells that hold no numbers in the columns of which there must be some.
 
@@ -65,8 +66,8 @@ def row_lines(
     }
     lines = []
     if wanted or gaps:
-        told = "only these rows, no empty cells" if gaps else "only these rows"
-        lines.append(f"where = {inline(wanted | gaps)}   # {told}")
+        comment = "only these rows, no empty cells" if gaps else "only these rows"
+        lines.append(f"where = {inline(wanted | gaps)}   # {comment}")
     if asked.sites_where:
         wanted = {quote(name): quote(word) for name, word in asked.sites_where.items()}
         lines.append(f"sites_where = {inline(wanted)}   # only these sites")
@@ -128,7 +129,7 @@ def dates_in(table: TextTable, *, of_any_name: bool = False) -> Dates | None:
     return None
 
 
-def date_lines(asked: Hints, dates: Dates | None) -> list[str]:
+def date_lines(asked: InitOptions, dates: Dates | None) -> list[str]:
     """For whoever wants to choose; in time, dates are needed."""
     if dates is None:
         return []
@@ -142,19 +143,19 @@ def date_lines(asked: Hints, dates: Dates | None) -> list[str]:
     ]
 
 
-def date_notes(asked: Hints, dates: Dates | None) -> list[str]:
+def date_notes(asked: InitOptions, dates: Dates | None) -> list[str]:
     if dates is None or dates.first == dates.last:
         return []
-    told = f"dates: {dates.column}, {dates.first} to {dates.last}"
+    text = f"dates: {dates.column}, {dates.first} to {dates.last}"
     if asked.in_time:
-        return [told]
+        return [text]
     return [
-        f"{told}: the map is of all together; name what changes by --recharge and --wells, tables "
+        f"{text}: the map is of all together; name what changes by --recharge and --wells, tables "
         "with dates, for a model in time"
     ]
 
 
-def option_lines(asked: Hints, unit: str | None, positive: Sequence[str]) -> list[str]:
+def option_lines(asked: InitOptions, unit: str | None, positive: Sequence[str]) -> list[str]:
     """What may be said of values; `positive` covariates are logged where the value is."""
     measured_in = '# unit = "mg/kg"             # shown in maps and tables'
     if unit is not None:

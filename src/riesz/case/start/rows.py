@@ -13,11 +13,11 @@ from riesz.case.data.oddities import format_rows, stand_ins
 from riesz.case.data.read import filter_rows, join_sites, prepare_data
 from riesz.case.data.rows import DataRows, covariate_in
 from riesz.case.data.schema import ObservationsTable
+from riesz.case.options import InitOptions
 from riesz.case.start.columns import (
     DEGREES,
     MOSTLY,
     Guess,
-    Hints,
     bare,
     columns_of_place,
     guess_columns,
@@ -68,19 +68,19 @@ class MeasuredRows:
 
 
 def read_measured_rows(
-    table_path: Path, file: OutlineFile | None, folder: Path, asked: Hints
+    table_path: Path, file: OutlineFile | None, folder: Path, asked: InitOptions
 ) -> MeasuredRows:
     """The rows that have a place, inside the outline, and a value."""
     if asked.sites_where and asked.sites is None:
         raise RieszError("--sites-where is for --sites: name the table of sites, or use --where.")
     table = read_table(table_path, layer=asked.layer, value=asked.value or "value")
     written = [f"table: {', '.join(table.told)}"] if table.told else []
-    table, told = filter_rows(table, asked.where, "--where")
+    table, remarks = filter_rows(table, asked.where, "--where")
     sites = every = None
     if asked.sites is not None:
-        every = read_table(asked.sites, value=asked.x or "x")
+        every = read_table(Path(asked.sites), value=asked.x or "x")
         sites, more = filter_rows(every, asked.sites_where, "--sites-where")
-        told = [*told, *more]
+        remarks = [*remarks, *more]
     own = asked.crs or table.crs or (None if every is None else every.crs)
     boxes = boxes_of(file, own)
     names = guess_columns(
@@ -134,7 +134,7 @@ def read_measured_rows(
     ]
     text = "".join(f"{line}\n" for line in lines)
     result = read_as_written(text, folder, table_path, systems, outline)
-    notes = [*written, *names.why, *systems.notes, *told, *odd, row_note(total, good, inside)]
+    notes = [*written, *names.why, *systems.notes, *remarks, *odd, row_note(total, good, inside)]
     notes += outside_notes(table, good & ~inside, site)
     notes += [*date_notes(asked, dates), *result.notes]
     if repeated and not asked.in_time:
@@ -153,7 +153,9 @@ def read_measured_rows(
     )
 
 
-def check_dated(asked: Hints, table: TextTable, dates: Dates | None, site: str | None) -> None:
+def check_dated(
+    asked: InitOptions, table: TextTable, dates: Dates | None, site: str | None
+) -> None:
     """Raise where readings cannot be those of a model in time, if one is asked for."""
     if not asked.in_time:
         return
@@ -176,12 +178,14 @@ def read_as_written(
     """The observations as a fit will read them."""
     names = parse_table(ObservationsTable, tomllib.loads(text), path)
     result = prepare_data(folder, names, None, systems.problem)
-    told, result = result.told, result.within(systems.problem)
+    remarks, result = result.told, result.within(systems.problem)
     inside = np.ones(result.num_rows, bool) if outline is None else contains(outline, result.points)
-    return result.rows(np.flatnonzero(inside), told=told)
+    return result.rows(np.flatnonzero(inside), told=remarks)
 
 
-def find_site(table: TextTable, sites: TextTable | None, names: Guess, asked: Hints) -> str | None:
+def find_site(
+    table: TextTable, sites: TextTable | None, names: Guess, asked: InitOptions
+) -> str | None:
     """The column that tells which readings are of one site, where there are several of one."""
     if asked.site is not None or sites is not None:
         return asked.site or common_column(table, sites or table)
@@ -191,14 +195,14 @@ def find_site(table: TextTable, sites: TextTable | None, names: Guess, asked: Hi
 
 def without_stand_ins(columns: Mapping[str, Numbers]) -> tuple[dict[str, Numbers], list[str]]:
     """Columns with no number where one stands for none, and what those were."""
-    result, told = {}, []
+    result, remarks = {}, []
     for name, numbers in columns.items():
         odd = stand_ins(numbers)
         result[name] = np.where(odd, np.nan, numbers)
         if odd.any():
             kinds = " or ".join(f"{one:g}" for one in np.unique(numbers[odd]))
-            told.append(f"{name}: {odd.sum()} cells hold {kinds}, which is taken for no value")
-    return result, told
+            remarks.append(f"{name}: {odd.sum()} cells hold {kinds}, which is taken for no value")
+    return result, remarks
 
 
 def check_coordinates(table: TextTable, good: Flags, names: Guess) -> None:
@@ -261,7 +265,9 @@ def common_column(table: TextTable, sites: TextTable) -> str:
     )
 
 
-def usable_covariates(table: TextTable, values: Numbers, names: Guess, asked: Hints) -> list[str]:
+def usable_covariates(
+    table: TextTable, values: Numbers, names: Guess, asked: InitOptions
+) -> list[str]:
     """Those that are positive numbers; raises where what was asked for cannot be had."""
     positive = []
     for name in asked.covariates:

@@ -2,7 +2,6 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.data.rows import rows_by_site
-from riesz.case.start.columns import Hints
+from riesz.case.options import InitOptions, takes
 from riesz.case.start.coordinates import Systems
 from riesz.case.start.lines import crs_quoted, quote, relative, toml_number
 from riesz.case.start.rows import MeasuredRows, read_measured_rows
@@ -62,60 +61,26 @@ class Starter:
     guesses: tuple[str, ...]
 
 
-def write_first_problem(
-    table: Path | str,
-    polygon: Path | str | None = None,
-    out: Path | str = "problem.toml",
-    *,
-    x: str | None = None,
-    y: str | None = None,
-    value: str | None = None,
-    crs: str | None = None,
-    polygon_crs: str | None = None,
-    layer: str | None = None,
-    sites: Path | str | None = None,
-    site: str | None = None,
-    where: Mapping[str, str] | None = None,
-    sites_where: Mapping[str, str] | None = None,
-    covariates: Sequence[str] = (),
-    log: bool = False,
-    recharge: Path | str | None = None,
-    wells: Path | str | None = None,
-) -> tuple[str, ...]:
+@takes(InitOptions)
+def write_first_problem(table: Path | str, options: InitOptions) -> tuple[str, ...]:
     """Write a first problem file for a table of measurements; returns what was guessed, in words.
 
     Every line of the file is explained. The keywords are the options of `riesz init`: what is not
     given is guessed.
     """
-    out = Path(out)
+    out = Path(options.out)
     if out.exists():
         raise RieszError(f"{out} is there already: choose another --out, or remove it.")
     if not out.absolute().parent.is_dir():
         raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
-    asked = Hints(
-        x=x,
-        y=y,
-        value=value,
-        crs=crs,
-        polygon_crs=polygon_crs,
-        layer=layer,
-        sites=None if sites is None else Path(sites),
-        site=site,
-        where=where or {},
-        sites_where=sites_where or {},
-        covariates=tuple(covariates),
-        log=log,
-        recharge=None if recharge is None else Path(recharge),
-        wells=None if wells is None else Path(wells),
-    )
-    outline = None if polygon is None else Path(polygon)
-    made = starter(Path(table), outline, out.absolute().parent, asked)
+    made = starter(Path(table), out.absolute().parent, options)
     write_bytes(out, made.text.encode())
     return made.guesses
 
 
-def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Hints) -> Starter:
+def starter(table_path: Path, folder: Path, asked: InitOptions) -> Starter:
     """A problem file that will lie in `folder`."""
+    polygon = None if asked.polygon is None else Path(asked.polygon)
     if polygon is not None and is_outline(table_path) and not is_outline(polygon):
         raise RieszError(
             f"the table comes first and the outline second: riesz init {shlex.quote(str(polygon))} "

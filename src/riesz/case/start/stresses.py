@@ -10,7 +10,8 @@ from statistics import median
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.start.columns import Hints, bare, is_numeric, pair_of
+from riesz.case.options import InitOptions
+from riesz.case.start.columns import bare, is_numeric, pair_of
 from riesz.case.start.lines import Dates, dates_in, quote, relative
 from riesz.errors import FileFormatError
 from riesz.io.tables.layers import TextTable, read_table
@@ -62,13 +63,13 @@ class Stresses:
         return max(min(one.end for one in self.each), last + datetime.timedelta(1))
 
 
-def read_stresses(asked: Hints, folder: Path) -> Stresses:
+def read_stresses(asked: InitOptions, folder: Path) -> Stresses:
     each, shares = [], {}
     if asked.recharge is not None:
-        each.append(recharge_of(asked.recharge, folder))
+        each.append(recharge_of(Path(asked.recharge), folder))
         shares["share"] = "of the recharge that arrives"
     if asked.wells is not None:
-        each.append(wells_stress(asked.wells, folder))
+        each.append(wells_stress(Path(asked.wells), folder))
         shares["pumped"] = "of the rates that is taken from here, and not from other layers"
     source = "0.0                 # no recharge was given: name a table by --recharge"
     if asked.recharge is not None:

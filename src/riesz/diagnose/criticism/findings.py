@@ -1,10 +1,12 @@
-"""What contradicts a model, in sentences for a reader."""
+"""What contradicts a model, in notes for a reader."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from riesz.notes import Note
 
 PRIOR, REGION, COVARIATE, NEIGHBOURS = "prior", "region", "covariate", "neighbours"
 SPREAD, TAILS, OBSERVATION = "spread", "tails", "observation"
@@ -37,13 +39,13 @@ class Finding:
     """
 
     kind: str
-    words: str
+    note: Note
     names: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
     p: float = 0.0
 
     def __str__(self) -> str:
-        return self.words
+        return str(self.note)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +61,15 @@ class Misfit:
     residuals: Float[np.ndarray, " sensor"]
     k_hat: Float[np.ndarray, " sensor"]
     labels: tuple[str, ...] | None = None  # what observations are called
-    caution: str | None = None  # where the posterior itself is not the right one
+    caution: Note | None = None  # where the posterior itself is not the right one
 
     @property
     def words(self) -> tuple[str, ...]:
-        return tuple(one.words for one in self.findings)
+        return tuple(map(str, self.findings))
 
     def __str__(self) -> str:
-        told = self.words or ("no observation, place or prior contradicts the model",)
-        return "\n".join(told if self.caution is None else (self.caution, *told))
+        lines = self.words or ("no observation, place or prior contradicts the model",)
+        return "\n".join(lines if self.caution is None else (str(self.caution), *lines))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +103,3 @@ class Readers:
 def shorten(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
-
-
-def format_count(number: int, what: str = "observation") -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -20,10 +20,10 @@ from riesz.diagnose.criticism.findings import (
     TOLD,
     Finding,
     Readers,
-    format_count,
 )
 from riesz.diagnose.criticism.law import Law
-from riesz.diagnose.criticism.sizes import Against, exceeding, upper
+from riesz.diagnose.criticism.sizes import Against, exceeding
+from riesz.notes import Note
 from riesz.priors.representatives import farthest_points
 
 MOST_CENTRES, MOST_PLACES = 120, 1500
@@ -92,7 +92,7 @@ def regions_among(places: Sites) -> Float[np.ndarray, "region place"]:
     return np.unique(rows, axis=0)
 
 
-def region(
+def region_findings(
     against: Against, law: Law, places: Sites, readers: Readers, sd: Float[np.ndarray, " sensor"]
 ) -> list[Finding]:
     """Where residuals lean to one side."""
@@ -127,16 +127,9 @@ def region(
 def region_finding(
     rows: Int[np.ndarray, " some"], mean: float, readers: Readers, p: float
 ) -> Finding:
-    above = mean > 0
-    look = "a source, recharge or river" if above else "a sink, a well or a drain"
-    words = (
-        f"{format_count(len(rows))} around {readers.where(rows)} "
-        f"{'lies' if len(rows) == 1 else 'lie'} {abs(mean):.1f} sd "
-        f"{'above' if above else 'below'} what the others foretell, on average "
-        f"({readers.label(rows)}): look for {look} that the equation misses there, or a "
-        "coefficient or boundary value that is another there."
-    )
-    return Finding(REGION, words, (), tuple(rows.tolist()), p)
+    where = {"where": readers.where(rows), "which": readers.label(rows)}
+    note = Note("region", count=len(rows), mean=mean, **where)
+    return Finding(REGION, note, (), tuple(rows.tolist()), p)
 
 
 def covariate(
@@ -165,17 +158,17 @@ def covariate(
         trends = np.append(trends, (size - middle) / width)
         copies = np.column_stack([copies, (chance - middle) / width])
     largest = np.abs(copies).max(axis=1, initial=0.0)
-    told = []
+    findings = []
     for best in np.argsort(-np.abs(trends)).tolist():
         p = exceeding(abs(float(trends[best])), largest)
         if p > LEVELS[COVARIATE]:
             break
         if best == len(names):
-            told.append(size_finding(grows=bool(trends[best] > 0), p=p))
+            findings.append(size_finding(grows=bool(trends[best] > 0), p=p))
             continue
         correlation = float(np.corrcoef(against.residuals, patterns[best])[0, 1])
-        told.append(trend_finding(names[best], correlation, p))
-    return told
+        findings.append(trend_finding(names[best], correlation, p))
+    return findings
 
 
 def standardise(given: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, " sensor"] | None:
@@ -189,21 +182,14 @@ def standardise(given: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, " sens
 
 
 def size_finding(*, grows: bool, p: float) -> Finding:
-    words = (
-        f"Residuals are {'larger' if grows else 'smaller'} where larger values are predicted: the "
-        "noise is not the same everywhere; state it as a share of the value, or by a column of its "
-        "own."
-    )
-    return Finding(COVARIATE, words, ("predicted",), (), p)
+    note = Note("residuals_grow" if grows else "residuals_shrink")
+    return Finding(COVARIATE, note, ("predicted",), (), p)
 
 
 def trend_finding(name: str, correlation: float, p: float) -> Finding:
-    words = (
-        f"Residuals {'rise' if correlation > 0 else 'fall'} with {name} (correlation "
-        f"{correlation:+.2f}): {name} has an effect that the model lacks; give it as a covariate, "
-        "or look for a term, a coefficient or a boundary value that changes with it."
-    )
-    return Finding(COVARIATE, words, (name,), (), p)
+    code = "residuals_rise" if correlation > 0 else "residuals_fall"
+    note = Note(code, covariate=name, correlation=correlation)
+    return Finding(COVARIATE, note, (name,), (), p)
 
 
 def neighbours(
@@ -217,7 +203,7 @@ def neighbours(
     """Residuals that are alike where they are near, on the map (Moran's I) or in time."""
     is_map = len(places.points) >= FEWEST_PLACES
     result = on_map(against, law, places, readers, sd) if is_map else []
-    return result if order is None else result + in_time(against, places, order)
+    return result if order is None else result + serial_correlation(against, places, order)
 
 
 def on_map(
@@ -241,14 +227,8 @@ def on_map(
     alike = (here * (weights @ here) > 0) & (np.abs(here) > 1)
     rows = np.flatnonzero(alike[places.of] & (places.of >= 0))
     reach = float(np.median(distances[:, -1]))
-    words = (
-        f"Residuals of neighbours are alike (Moran's I {likeness:.2f}, over distances of about "
-        f"{float(f'{reach:.2g}'):g}): something varies over the map that no unknown follows; let a "
-        "coefficient or a source be a field, shorten its length scale, or add what neighbours "
-        "share. "
-        f"{upper(readers.label(rows))} show it most."
-    )
-    return [Finding(NEIGHBOURS, words, (), tuple(rows.tolist()), p)]
+    note = Note("neighbours_alike", likeness=likeness, reach=reach, which=readers.label(rows))
+    return [Finding(NEIGHBOURS, note, (), tuple(rows.tolist()), p)]
 
 
 def neighbour_means(near: Int[np.ndarray, "place neighbour"]) -> sp.csr_array:
@@ -265,7 +245,9 @@ def moran(
     return np.asarray(np.sum(values * around, axis=-1) / sizes)
 
 
-def in_time(against: Against, places: Sites, order: Float[np.ndarray, " sensor"]) -> list[Finding]:
+def serial_correlation(
+    against: Against, places: Sites, order: Float[np.ndarray, " sensor"]
+) -> list[Finding]:
     """Readings of one place, one after the other."""
     by = np.lexsort((order, places.of))
     follows = (places.of[by[1:]] == places.of[by[:-1]]) & (places.of[by[1:]] >= 0)
@@ -281,9 +263,5 @@ def in_time(against: Against, places: Sites, order: Float[np.ndarray, " sensor"]
     p = exceeding(result, likeness(against.copies))
     if p > LEVELS[NEIGHBOURS] / 2:
         return []
-    words = (
-        f"Residuals of one place are alike from reading to reading (correlation {result:.2f}): "
-        "something changes in time that the model lacks, or readings share an error; add a series "
-        "or shorter steps, or noise that readings of one place share."
-    )
-    return [Finding(NEIGHBOURS, words, ("time",), (), p)]
+    note = Note("readings_alike", correlation=result)
+    return [Finding(NEIGHBOURS, note, ("time",), (), p)]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from riesz.diagnose.criticism.findings import Finding, Misfit, Readers
 from riesz.diagnose.criticism.law import Law
-from riesz.diagnose.criticism.patterns import covariate, neighbours, region, site_points
+from riesz.diagnose.criticism.patterns import covariate, neighbours, region_findings, site_points
 from riesz.diagnose.criticism.prior import prior_conflicts
 from riesz.diagnose.criticism.residuals import (
     Residuals,
@@ -25,8 +25,15 @@ from riesz.diagnose.criticism.residuals import (
     influential,
     residuals_of,
 )
-from riesz.diagnose.criticism.sizes import Against, outlier_findings, outliers, spread, tails
+from riesz.diagnose.criticism.sizes import (
+    Against,
+    outlier_findings,
+    outliers,
+    scatter_findings,
+    tails,
+)
 from riesz.errors import RieszError
+from riesz.notes import Note
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import StudentT
 from riesz.posterior.posterior import Posterior, representative_draws
@@ -50,12 +57,7 @@ FEWEST, FEWEST_DRAWS = 3, 50
 
 TIME, AXES = "time", ("x", "y", "z")
 
-HEAVY = (
-    "State the noise with heavy tails (Student-t), so that these move the fit less, or look for "
-    "slips among them."
-)
-COUNTED = "State counts that vary more (negative binomial), or look for slips among them."
-HEAVIER = "Give the noise fewer degrees of freedom, or look for slips among them."
+HEAVY, COUNTED, HEAVIER = Note("state_heavy"), Note("state_counts"), Note("state_heavier")
 
 
 def misfit(
@@ -107,19 +109,16 @@ def misfit_of(
     return Misfit(result, own.values, own.k_hat, names, caution_of(posterior))
 
 
-def caution_of(posterior: Posterior) -> str | None:
+def caution_of(posterior: Posterior) -> Note | None:
     """Where a posterior is not the one of its model, what contradicts it may be its own doing."""
     check, r_hat = posterior.check, posterior.history.get("r_hat")
     why = None
     if check is not None and check.warnings:
-        why = check.warnings[0].split(":")[0]
+        why = Note("k_hat_high", value=check.k_hat)
+        why = Note("moments_off") if check.k_hat <= check.good else why
     elif r_hat is not None and not float(np.max(np.asarray(r_hat))) <= R_HAT_BAD:
-        why = f"r_hat is {float(np.max(np.asarray(r_hat))):.2f}"
-    if why is None:
-        return None
-    return (
-        f"The posterior itself is in doubt ({why}): what follows may be its doing, not the model's."
-    )
+        why = Note("r_hat_high", value=np.max(np.asarray(r_hat)))
+    return None if why is None else Note("posterior_in_doubt", reason=why)
 
 
 def check_covariates(
@@ -174,7 +173,7 @@ def residual_findings(
     num_copies = int(np.clip(MOST_NUMBERS // count, FEWEST_COPIES, NUM_COPIES))
     against = Against(own.values, law.copies(rng, num_copies) / own.sd)
     noise, advice = describe_noise(problem)
-    scattered = spread(against, readers, noise)
+    scattered = scatter_findings(against, readers, noise)
     far, _ = outliers(own.values)
     is_few = 0 < len(far) <= max(FEW, FEW_SHARE * count)
     shape, law = without_outliers(against, law, far if is_few else far[:0])
@@ -186,7 +185,7 @@ def residual_findings(
     known = by_axes(problem) | effects_squared(problem) | given
     hangs = influential(own.k_hat)
     return [
-        *region(shape, law, places, readers, sd),
+        *region_findings(shape, law, places, readers, sd),
         *covariate(shape, law, known, observed.predicted.values().mean(axis=0), sd),
         *neighbours(shape, law, places, readers, sd, times),
         *scattered,
@@ -211,7 +210,7 @@ def without_outliers(
     return Against(*cleared).clip(), after
 
 
-def describe_noise(problem: InverseProblem) -> tuple[str, str]:
+def describe_noise(problem: InverseProblem) -> tuple[str, Note]:
     """The noise in a few words, and what to state where it has too light tails."""
     main = problem.likelihood.noise
     if problem.likelihood.is_discrete:

@@ -16,6 +16,7 @@ from scipy.special import chdtrc, erfc
 
 from riesz.arrays import on_device
 from riesz.diagnose.criticism.findings import LEVELS, PRIOR, TOLD, Finding
+from riesz.notes import Note
 from riesz.priors.latent import LatentSpace, Parametric
 from riesz.priors.regions import RegionValues
 
@@ -58,7 +59,10 @@ def prior_conflicts(
         # Of many dimensions, what is next to nothing can be sure.
         if one.p * count <= LEVELS[PRIOR] and (one.kind != FIELD or one.size >= 1 + TOLD):
             told.setdefault((one.name, one.column), one)  # of a field what is surer
-    return [in_words(one, latents, coordinates, min(one.p * count, 1.0)) for one in told.values()]
+    return [
+        Finding(PRIOR, note_of(one, latents, coordinates), (one.name,), (), min(one.p * count, 1.0))
+        for one in told.values()
+    ]
 
 
 def conflicts(
@@ -109,10 +113,13 @@ def of_field(own: Draws) -> tuple[float, float] | None:
     mean, num_draws = own.mean(axis=0), len(own)
     if num_draws >= DRAWS_EACH * own.shape[1]:
         shares, along = np.linalg.eigh(np.eye(own.shape[1]) - np.cov(own, rowvar=False))
-        kept = shares > LEARNED
-        if not kept.any():
+        informed = shares > LEARNED
+        if not informed.any():
             return None
-        square, size = float(np.sum((along.T @ mean)[kept] ** 2 / shares[kept])), int(kept.sum())
+        square, size = (
+            float(np.sum((along.T @ mean)[informed] ** 2 / shares[informed])),
+            int(informed.sum()),
+        )
     else:
         # Too few draws for directions. Shares are one at most: no sum of them scatters more.
         spread = own.var(axis=0, ddof=1)
@@ -123,38 +130,25 @@ def of_field(own: Draws) -> tuple[float, float] | None:
     return float(chdtrc(size, max(square, 0.0))), float(np.sqrt(max(square, 0.0) / size))
 
 
-def in_words(one: Conflict, latents: LatentSpace, coordinates: Draws, p: float) -> Finding:
-    off = f"{abs(one.size):.1f} prior sd {'above' if one.size > 0 else 'below'} the prior's"
-    what, result = {
-        FIELD: (
-            f"the field {one.name}",
-            f"what was learned of it is {one.size:.1f} times as far from its mean as the prior "
-            "expects. Its mean or sd may be off, its length scale too long, or it makes up for "
-            "something that the equation misses.",
-        ),
-        LEVEL: (
-            f"the level of the field {one.name}",
-            f"averaged over all of its places, it lies {off} mean. State that anew, or look for "
-            "what the equation misses that it makes up for.",
-        ),
-        NUMBER: (
-            latents.coordinate_names()[one.column],
-            f"its posterior mean lies {off} median{values(one, latents, coordinates)}. State the "
-            "prior anew, or look for what the equation misses that it makes up for.",
-        ),
-    }[one.kind]
-    words = f"The data pull {what} to where its prior had next to nothing: {result}"
-    return Finding(PRIOR, words, (one.name,), (), p)
+def note_of(one: Conflict, latents: LatentSpace, coordinates: Draws) -> Note:
+    if one.kind != NUMBER:
+        return Note(
+            "prior_field" if one.kind == FIELD else "prior_level", field=one.name, size=one.size
+        )
+    unknown = latents.coordinate_names()[one.column]
+    return Note(
+        "prior_number", unknown=unknown, size=one.size, **in_units(one, latents, coordinates)
+    )
 
 
-def values(one: Conflict, latents: LatentSpace, coordinates: Draws) -> str:
+def in_units(one: Conflict, latents: LatentSpace, coordinates: Draws) -> dict[str, float]:
     """The posterior's mean and the prior's interval in their unit, of numbers that have one."""
     latent, part = latents.latents[one.name], latents.slices()[one.name]
-    if one.kind != NUMBER or not isinstance(latent, Parametric | RegionValues):
-        return ""
+    if not isinstance(latent, Parametric | RegionValues):
+        return {}
     rows = np.repeat(coordinates.mean(axis=0)[None], 4, axis=0)
     rows[1:, one.column] = ENDS
     own = LatentSpace({one.name: latent}, (one.name,))
     result = own.of_draws(on_device(rows[:, part]))[one.name]
-    now, low, middle, high = np.asarray(result).reshape(4, -1)[:, one.column - part.start]
-    return f" ({now:.4g}; prior {middle:.4g}, 95 % within {low:.4g} to {high:.4g})"
+    numbers = np.asarray(result).reshape(4, -1)[:, one.column - part.start].tolist()
+    return dict(zip(("mean", "low", "median", "high"), numbers, strict=True))

@@ -14,8 +14,8 @@ from riesz.diagnose.criticism.findings import (
     TOLD,
     Finding,
     Readers,
-    format_count,
 )
+from riesz.notes import Note
 
 CLIPPED = 3.0
 """Beyond this, residuals count as if they were of this size: single ones are told apart."""
@@ -51,16 +51,16 @@ class Against:
         return Against(self.residuals / max(size, 1e-12), self.copies / np.maximum(sizes, 1e-12))
 
 
-def exceeding(found: float, copies: Float[np.ndarray, " copy"]) -> float:
+def exceeding(size: float, copies: Float[np.ndarray, " copy"]) -> float:
     """How often copies are as large."""
-    return float((1 + np.sum(copies >= found)) / (1 + len(copies)))
+    return float((1 + np.sum(copies >= size)) / (1 + len(copies)))
 
 
 def rms(values: Float[np.ndarray, "*copy sensor"]) -> Float[np.ndarray, "*copy"]:
     return np.asarray(np.sqrt(np.mean(values**2, axis=-1)))
 
 
-def spread(against: Against, readers: Readers, noise: str) -> list[Finding]:
+def scatter_findings(against: Against, readers: Readers, noise: str) -> list[Finding]:
     """More scatter than the noise has, or less."""
     own = against.clip()
     result, copies = float(rms(own.residuals)), rms(own.copies)
@@ -71,14 +71,10 @@ def spread(against: Against, readers: Readers, noise: str) -> list[Finding]:
         return []  # sure but next to nothing, or all of it in the tails
     far = np.argsort(-np.abs(against.residuals))
     far = far[np.abs(against.residuals[far]) > 2][: max(10, len(far) // 10)]
-    words = f"Observations lie {size:.2g} times as far from what the others foretell as the noise "
-    words += (
-        f"({noise}) says, farthest {readers.label(far)}: the noise is larger than stated, or the "
-        "equation misses something that moves all of them."
-        if more
-        else f"({noise}) says: the noise is smaller than stated, or values were smoothed or copied."
-    )
-    return [Finding(SPREAD, words, (), tuple(far.tolist()) if more else (), p)]
+    if not more:
+        return [Finding(SPREAD, Note("noise_smaller", size=size, noise=noise), p=p)]
+    note = Note("noise_larger", size=size, noise=noise, which=readers.label(far))
+    return [Finding(SPREAD, note, (), tuple(far.tolist()), p)]
 
 
 def peakedness(values: Float[np.ndarray, "*copy sensor"]) -> Float[np.ndarray, "*copy"]:
@@ -87,7 +83,7 @@ def peakedness(values: Float[np.ndarray, "*copy sensor"]) -> Float[np.ndarray, "
     return np.asarray(np.mean(squares**2, axis=-1) / np.mean(squares, axis=-1) ** 2)
 
 
-def tails(against: Against, readers: Readers, noise: str, advice: str) -> list[Finding]:
+def tails(against: Against, readers: Readers, noise: str, advice: Note) -> list[Finding]:
     """A few residuals far outside, beside many that are not."""
     values = against.residuals
     if len(values) < FEWEST_IN_TAILS:
@@ -100,12 +96,18 @@ def tails(against: Against, readers: Readers, noise: str, advice: str) -> list[F
     far, allowed = far[np.abs(values[far]) > farther], 2 * ndtr(-farther) * len(values)
     if len(far) <= allowed:
         return []
-    words = (
-        f"{len(far)} of {format_count(len(values))} {'lies' if len(far) == 1 else 'lie'} more than "
-        f"{farther:.1f} sd from what all others foretell, up to {abs(values[far[0]]):.1f} sd, "
-        f"where the noise ({noise}) would put {allowed:.0f}: {readers.label(far)}. {advice}"
+    note = Note(
+        "heavy_tails",
+        count=len(far),
+        total=len(values),
+        limit=farther,
+        largest=abs(values[far[0]]),
+        noise=noise,
+        expected=allowed,
+        which=readers.label(far),
+        advice=advice,
     )
-    return [Finding(TAILS, words, (), tuple(far.tolist()), p)]
+    return [Finding(TAILS, note, (), tuple(far.tolist()), p)]
 
 
 def outliers(
@@ -129,18 +131,15 @@ def outlier_findings(
     values, result = against.residuals, []
     far, logs = outliers(values)
     for i in far[:MOST_TOLD].tolist():
-        side = "above" if values[i] > 0 else "below"
-        below = "below " if is_limit[i] else ""
-        size = f"{abs(values[i]):.1f}" if abs(values[i]) < BEYOND else f"more than {BEYOND:.0f}"
-        held = " It holds the fit where it is: look at it first." if hangs[i] else ""
-        words = (
-            f"{upper(readers.label([i]))} at {readers.where([i])}, {below}{observed[i]:.4g}, lies "
-            f"{size} sd {side} what all others foretell for it: look for a slip of "
-            f"the pen, a wrong place or unit, or something that happens there alone.{held}"
+        note = Note(
+            "observation",
+            which=readers.label([i]),
+            where=readers.where([i]),
+            observed=observed[i],
+            is_limit=is_limit[i],
+            size=values[i],
+            most=BEYOND,
+            hangs=hangs[i],
         )
-        result.append(Finding(OBSERVATION, words, (), (i,), float(np.exp(logs[i]))))
+        result.append(Finding(OBSERVATION, note, (), (i,), float(np.exp(logs[i]))))
     return result
-
-
-def upper(words: str) -> str:
-    return words[:1].upper() + words[1:]

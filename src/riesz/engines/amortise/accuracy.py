@@ -6,38 +6,43 @@ from typing import NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from riesz.arrays import on_device
 from riesz.devices import Devices
+from riesz.engines.amortise.exact import (
+    MOST_TOGETHER,
+    NUM_REPLICAS,
+    ExactSolves,
+    exact_log_weights,
+    predictions_of_draws,
+    surprises,
+)
 from riesz.engines.amortise.importance import (
     CHANCE,
     MANY_DRAWS,
     BatchProblem,
-    Proposals,
     WeightedDraws,
     WeightedGaussian,
     fit_data_set,
-    log_normal,
     pick_draws,
     propose,
     weight_again,
     weighted_draws,
     weighted_draws_of,
 )
-from riesz.engines.amortise.parts import map_in_parts, num_at_once
+from riesz.engines.amortise.parts import map_data_sets, num_at_once
 from riesz.engines.amortise.simulate import SensorData
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
+from riesz.notes import Note
 from riesz.posterior.checks import DOUBTFUL as HEAVY
 from riesz.posterior.family import Draws
-from riesz.posterior.posterior import ExactStates, is_field
+from riesz.posterior.posterior import is_field
 from riesz.posterior.sobol import spread_normals
 from riesz.problem.problem import Coordinates, InverseProblem
 
-NUM_EXACT, MANY_EXACT = 16, 256
-"""Exact solves for each data set, and for one where the model is not good enough."""
+MANY_EXACT = 256
+"""Exact solves for a data set for which the model is not good enough."""
 
 LARGEST_BIAS = 0.1
 """Standard deviations by which the model may move any mean."""
@@ -45,28 +50,17 @@ LARGEST_BIAS = 0.1
 OTHER_MODES_SHARE = 0.01
 """Of the evidence: more of it far away would move a mean."""
 
-MOST_TOGETHER = 64
-"""Data sets whose draws are looked at together, where nothing is solved for."""
-
 MOST_ROUNDS = 3
 """Of Gaussians that are weighed, each with the moments that the last one found."""
 
-NUM_REPLICAS, CONTRADICTION = 32, 5.0
-"""Data sets that a draw would give, and how many of their standard deviations the log-density of
-the true one may lie below theirs: by chance that happens to one of a thousand, with few sensors."""
+CONTRADICTION = 5.0
+"""Standard deviations by which the log-density of data may lie below that of replicas: by chance
+that happens to one of a thousand, with few sensors."""
 
 TRUSTED, REFINED, DOUBTFUL = "trusted", "refined", "doubtful"
 
 
 Answers = TypeVar("Answers", bound=tuple)
-
-
-class ExactSolves(NamedTuple):
-    """Who solves exactly, and for how many draws of a data set."""
-
-    problem: InverseProblem
-    devices: Devices | None
-    num_draws: int = NUM_EXACT
 
 
 class BatchPosterior(NamedTuple):
@@ -101,7 +95,7 @@ def check_accuracy(
     seed: int,
 ) -> BatchPosterior:
     """The answers, refined where they need to be."""
-    result: WeightedGaussian = map_in_parts(
+    result: WeightedGaussian = map_data_sets(
         fit_data_set, asked, observed, width=width, devices=exact.devices
     )
     return assess(asked, observed, result, exact, width=width, num_kept=num_kept, seed=seed)
@@ -110,7 +104,7 @@ def check_accuracy(
 def assess(
     asked: BatchProblem,
     observed: SensorData,
-    found: WeightedGaussian,
+    answers: WeightedGaussian,
     exact: ExactSolves,
     *,
     width: int,
@@ -118,7 +112,7 @@ def assess(
     seed: int,
 ) -> BatchPosterior:
     """What weights and exact solves say of answers."""
-    first = weighted_draws_of(asked, found)
+    first = weighted_draws_of(asked, answers)
     result, weak = batch_moments(exact.problem, first, num_kept), first.weak()
     bias, surprise = model_bias(exact, observed, first)
     fair, num_exact = first.is_fair(), np.full(len(bias), exact.num_draws)
@@ -136,13 +130,13 @@ def assess(
         result = replace_rows(result, off, batch_moments(exact.problem, own, num_kept))
         fair[off], bias[off] = own.is_fair(), np.where(own.is_fair(), 0.0, bias[off])
         num_exact[off] += MANY_EXACT
-    is_good = fair & (bias <= LARGEST_BIAS) & (np.asarray(found.elsewhere) <= OTHER_MODES_SHARE)
+    is_good = fair & (bias <= LARGEST_BIAS) & (np.asarray(answers.elsewhere) <= OTHER_MODES_SHARE)
     verdict = np.where(is_good, TRUSTED, DOUBTFUL).astype("<U11")
     changed = np.union1d(weak, off).astype(int)
     verdict[changed] = np.where(is_good[changed], REFINED, DOUBTFUL)
     return result._replace(
         bias=bias,
-        elsewhere=np.asarray(found.elsewhere),
+        elsewhere=np.asarray(answers.elsewhere),
         surprise=surprise,
         num_exact=num_exact,
         verdict=verdict,
@@ -180,7 +174,7 @@ def number_moments(
     """Means and standard deviations of unknowns that are no functions of place."""
     names = tuple(name for name in problem.latents.names if not is_field(problem, name))
     shared, rows = Numbers(problem, names), (own.draws, own.weights, own.mean)
-    return map_in_parts(moments_of_row, shared, rows, width=MOST_TOGETHER, devices=None)
+    return map_data_sets(moments_of_row, shared, rows, width=MOST_TOGETHER, devices=None)
 
 
 class Numbers(eqx.Module):
@@ -233,27 +227,27 @@ def propose_again(
     normals = spread_normals(seed + 3, MANY_DRAWS, size)
     more = eqx.tree_at(lambda own: own.normals, asked, on_device(normals))
 
-    def weighed(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
+    def weigh(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
         mean, factor = own.mean, regularised_factor(own)
         rows = (observed, mean, factor)
-        logs = map_in_parts(weight_again, more, rows, width=width, devices=devices)
+        logs = map_data_sets(weight_again, more, rows, width=width, devices=devices)
         return weighted_draws(logs, propose(mean, factor, normals))
 
-    return iterate_proposals(weighed, first, observed)
+    return iterate_proposals(weigh, first, observed)
 
 
 def iterate_proposals(
-    weighed: Callable[[WeightedDraws, SensorData], WeightedDraws],
+    weigh: Callable[[WeightedDraws, SensorData], WeightedDraws],
     first: WeightedDraws,
     observed: SensorData,
 ) -> WeightedDraws:
     """Each with the moments that the last one found, until they are fair."""
-    result = weighed(first, observed)
+    result = weigh(first, observed)
     for _ in range(MOST_ROUNDS - 1):
         poor = np.flatnonzero(~result.is_fair() & np.isfinite(result.k_hat))
         if not len(poor):
             break
-        result = replace_rows(result, poor, weighed(result.rows(poor), select_rows(observed, poor)))
+        result = replace_rows(result, poor, weigh(result.rows(poor), select_rows(observed, poor)))
     return result
 
 
@@ -276,14 +270,16 @@ class ModelBias(NamedTuple):
 def model_bias(exact: ExactSolves, observed: SensorData, own: WeightedDraws) -> ModelBias:
     """By exact solves for a few draws."""
     chosen = pick_draws(own.weights, exact.num_draws, own.draws.shape[-1])
-    seen = predictions_of_draws(exact, observed, own, chosen)
-    logs = exact_log_weights(exact, seen, own, chosen)
+    predictions = predictions_of_draws(exact, observed, own, chosen)
+    logs = exact_log_weights(exact, predictions, own, chosen)
     ratios = logs - np.take_along_axis(own.log_weights, chosen, axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
         shares = np.exp(ratios - ratios.max(axis=1, keepdims=True))
         bias = shares.std(axis=1, ddof=1) / shares.mean(axis=1)
-    width = num_at_once(seen.predicted[0].size * NUM_REPLICAS, MOST_TOGETHER)
-    surprise = map_in_parts(surprises, exact.problem, seen, width=width, devices=exact.devices)
+    width = num_at_once(predictions.predicted[0].size * NUM_REPLICAS, MOST_TOGETHER)
+    surprise = map_data_sets(
+        surprises, exact.problem, predictions, width=width, devices=exact.devices
+    )
     return ModelBias(np.where(np.isfinite(bias), bias, np.inf), surprise.mean(axis=1))
 
 
@@ -293,119 +289,30 @@ def weight_exactly(
     """Fresh draws of Gaussians with the moments found so far, weighed by exact solves."""
     normals = spread_normals(seed + 4, MANY_EXACT, first.draws.shape[2])
 
-    def weighed(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
+    def weigh(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
         drawn = propose(own.mean, regularised_factor(own), normals)
         every = np.broadcast_to(np.arange(MANY_EXACT), drawn.log_proposals.shape)
-        seen = predictions_of_draws(exact, observed, drawn, every)
-        return weighted_draws(exact_log_weights(exact, seen, drawn, every), drawn)
+        predictions = predictions_of_draws(exact, observed, drawn, every)
+        return weighted_draws(exact_log_weights(exact, predictions, drawn, every), drawn)
 
-    return iterate_proposals(weighed, first, observed)
-
-
-class ExactPredictions(NamedTuple):
-    """Draws of each data set, and what the sensors see of their exact states."""
-
-    observed: SensorData
-    places: Float[np.ndarray, "data some coordinate"]
-    predicted: Float[np.ndarray, "data some sensor"]
+    return iterate_proposals(weigh, first, observed)
 
 
-def predictions_of_draws(
-    exact: ExactSolves,
-    observed: SensorData,
-    own: Proposals | WeightedDraws,
-    chosen: Int[np.ndarray, "data some"],
-) -> ExactPredictions:
-    places = np.take_along_axis(own.draws, chosen[:, :, None], axis=1)
-    predicted = exact_predictions(exact.problem, places.reshape(-1, places.shape[2]), exact.devices)
-    return ExactPredictions(observed, places, predicted.reshape(*places.shape[:2], -1))
+def reasons(batch: BatchPosterior, number: int) -> tuple[Note, ...]:
+    """Why nobody vouches for an answer, and what contradicts it; else nothing."""
+    notes = list(doubts_of(batch, number))
+    if batch.contradicts[number]:
+        notes.append(Note("unexplained", surprise=batch.surprise[number]))
+    return tuple(notes)
 
 
-def exact_log_weights(
-    exact: ExactSolves,
-    seen: ExactPredictions,
-    own: Proposals | WeightedDraws,
-    chosen: Int[np.ndarray, "data some"],
-) -> Float[np.ndarray, "data some"]:
-    """Of the exact posterior over the density of the proposals."""
-    width = num_at_once(seen.predicted[0].size, MOST_TOGETHER)
-    fits = map_in_parts(exact_fits, exact.problem, seen, width=width, devices=exact.devices)
-    return fits + log_normal(seen.places) - np.take_along_axis(own.log_proposals, chosen, axis=1)
-
-
-def exact_fits(problem: InverseProblem, row: tuple) -> Float[Array, " draw"]:
-    observed, places, seen = row
-
-    def one(place, predicted):
-        return observed.log_prob(problem.likelihood, predicted, problem.z(place))
-
-    return jax.vmap(one)(places, seen)
-
-
-def surprises(problem: InverseProblem, row: tuple) -> Float[Array, " draw"]:
-    """How far the log-density of the data lies below that of what each draw would have given."""
-    observed, places, seen = row
-    keys = jr.split(jr.key(0), NUM_REPLICAS)  # the same for all, so that they can be compared
-
-    def one(place, predicted):
-        z, likelihood = problem.z(place), observed.likelihood(problem.likelihood)
-
-        def fit(values):
-            other = eqx.tree_at(lambda own: own.values, observed, values)
-            return other.log_prob(problem.likelihood, predicted, z)
-
-        usual = jax.vmap(lambda key: fit(likelihood.sample(key, predicted, z)))(keys)
-        return (jnp.mean(usual) - fit(observed.values)) / jnp.std(usual)
-
-    return jax.vmap(one)(places, seen)
-
-
-def exact_predictions(
-    problem: InverseProblem, places: Float[np.ndarray, "draw coordinate"], devices: Devices | None
-) -> Float[np.ndarray, "draw sensor"]:
-    """What the sensors see of exact states, NaN where there is none.
-
-    A processor factorises matrices outside of programs, an accelerator has solvers of its own.
-    """
-    solver, size = problem.default_solver(), problem.forward.num_free
-    if isinstance(solver, SparseLU) and problem.linear is not None:
-        states = ExactStates(solver).in_parts(problem, on_device(places))
-        return np.asarray(problem.operator.to_scipy() @ states.T).T
-    width = num_at_once(size**2 if isinstance(solver, Dense) else 64 * size)
-    return map_in_parts(predict_exactly, (problem, solver), places, width=width, devices=devices)
-
-
-def predict_exactly(
-    shared: tuple[InverseProblem, AbstractLinearSolver], place: Float[Array, " coordinate"]
-) -> Float[Array, " sensor"]:
-    problem, solver = shared
-    return problem.predict(problem.solve(place, solver), problem.z(place))
-
-
-def reasons(found: BatchPosterior, number: int) -> tuple[str, ...]:
-    """Why nobody vouches for an answer, and what contradicts it, in words; else nothing."""
-    told = [f"{one}: fit this data set by itself, rz.fit." for one in doubts_of(found, number)]
-    if found.contradicts[number]:
-        told.append(
-            "no values of the unknowns explain these data: they are less probable than what the "
-            f"model gives by {found.surprise[number]:.2g} standard deviations of that. Look for "
-            "wrong units, outliers, or physics that is missing."
-        )
-    return tuple(told)
-
-
-def doubts_of(found: BatchPosterior, number: int) -> Iterator[str]:
-    if found.verdict[number] != DOUBTFUL:
+def doubts_of(batch: BatchPosterior, number: int) -> Iterator[Note]:
+    if batch.verdict[number] != DOUBTFUL:
         return
-    if not (found.k_hat[number] <= HEAVY and found.by_chance[number] <= CHANCE):
-        yield (
-            f"draws of a normal distribution do not tell of the posterior (k-hat "
-            f"{found.k_hat[number]:.2f}, worth {found.effective_draws[number]:.0f} draws)"
-        )
-    if found.elsewhere[number] > OTHER_MODES_SHARE:
-        yield "other values of the unknowns, far away, explain these data as well"
-    if not found.bias[number] <= LARGEST_BIAS:
-        yield (
-            f"exact solves say that means may be off by {found.bias[number]:.2g} standard "
-            "deviations"
-        )
+    if not (batch.k_hat[number] <= HEAVY and batch.by_chance[number] <= CHANCE):
+        worth = batch.effective_draws[number]
+        yield Note("not_normal", k_hat=batch.k_hat[number], effective_draws=worth)
+    if batch.elsewhere[number] > OTHER_MODES_SHARE:
+        yield Note("explained_elsewhere")
+    if not batch.bias[number] <= LARGEST_BIAS:
+        yield Note("biased", bias=batch.bias[number])

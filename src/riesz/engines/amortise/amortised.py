@@ -1,6 +1,5 @@
 """What `amortise` returns: posteriors of new data sets at the cost of one pass of a network."""
 
-import warnings
 from typing import Any
 
 import equinox as eqx
@@ -12,16 +11,15 @@ from jaxtyping import Array, Float
 from riesz.devices import Wanted, devices_of
 from riesz.engines.amortise.accuracy import (
     DOUBTFUL,
-    NUM_EXACT,
     REFINED,
     TRUSTED,
-    ExactSolves,
     assess,
     check_accuracy,
     replace_rows,
     select_rows,
 )
 from riesz.engines.amortise.encoder import Encoder
+from riesz.engines.amortise.exact import NUM_EXACT, ExactSolves
 from riesz.engines.amortise.fits import DataSetFits, SingleFit, num_stored_draws, refit_doubtful
 from riesz.engines.amortise.importance import (
     BatchProblem,
@@ -29,7 +27,7 @@ from riesz.engines.amortise.importance import (
     batch_problem,
     weight_gaussian,
 )
-from riesz.engines.amortise.parts import map_in_parts
+from riesz.engines.amortise.parts import map_data_sets
 from riesz.engines.amortise.simulate import (
     SensorData,
     Simulator,
@@ -40,7 +38,8 @@ from riesz.engines.amortise.simulate import (
 from riesz.engines.base import AbstractEngine
 from riesz.engines.sample.engine import Sample
 from riesz.errors import RieszError
-from riesz.fem.solve import require_float64
+from riesz.fem.root import require_float64
+from riesz.notes import Note, warn_of
 from riesz.observe.given import as_numbers
 from riesz.posterior.family import FullRank
 from riesz.posterior.posterior import Posterior
@@ -74,8 +73,7 @@ class Amortised(eqx.Module):
     def posteriors(self, observed: Any, *, noise_sd: Any = None) -> tuple[Posterior, ...]:
         """Those of several data sets, one a row."""
         result = self.build_posteriors(observed, noise_sd=noise_sd)
-        for note in (note for one in result for note in one.notes):
-            warnings.warn(note, stacklevel=2)
+        warn_of(note for one in result for note in one.notes)
         return result
 
     def build_posteriors(
@@ -85,21 +83,21 @@ class Amortised(eqx.Module):
         if checked:
             result = self.posteriors_with_check(observed, noise_sd=noise_sd)
             return tuple(result.posterior(number) for number in range(len(result)))
-        told = self.read(observed, noise_sd)
-        result, fits = encode(self.encoder, self.simulator, in_dtype(told, self.problem))
+        data = self.read(observed, noise_sd)
+        result, fits = encode(self.encoder, self.simulator, in_dtype(data, self.problem))
         # Taken apart on the host: slices on the device would be compiled, and take longer.
         result, fits = jax.tree.map(np.asarray, (result, fits))
         return tuple(
             self.of_data_set(
-                told, number, jax.tree.map(lambda leaf, k=number: leaf[k], result), fit
+                data, number, jax.tree.map(lambda leaf, k=number: leaf[k], result), fit
             )
             for number, fit in enumerate(fits.tolist())
         )
 
-    def of_data_set(self, told: SensorData, number: int, q: FullRank, fit: float) -> Posterior:
+    def of_data_set(self, data: SensorData, number: int, q: FullRank, fit: float) -> Posterior:
         notes = note_on_fit(fit, float(self.usual_fit))
         q, states = jax.tree.map(jnp.asarray, q), self.simulator.states()
-        problem = single_problem(self.problem, told, number)
+        problem = single_problem(self.problem, data, number)
         return Posterior(problem, q, states, self.history, ENGINE, self.seed, notes)
 
     def posteriors_with_check(
@@ -119,21 +117,21 @@ class Amortised(eqx.Module):
         by default `rz.Sample()`. What no engine can do either is called doubtful.
         """
         require_float64(self.problem.forward)
-        told, own = self.read(observed, noise_sd), devices_of(devices)
+        data, own = self.read(observed, noise_sd), devices_of(devices)
         width, asked = batch_problem(self.simulator, self.seed)
         exact = ExactSolves(self.problem, own, num_exact)
         how = {
             "width": width,
-            "num_kept": num_stored_draws(told, self.problem.num_coordinates),
+            "num_kept": num_stored_draws(data, self.problem.num_coordinates),
             "seed": self.seed,
         }
-        answers: WeightedGaussian = map_in_parts(
-            weight_encoded, (self.encoder, asked), told, width=width, devices=own
+        answers: WeightedGaussian = map_data_sets(
+            weight_encoded, (self.encoder, asked), data, width=width, devices=own
         )
-        result = assess(asked, told, answers, exact, **how)
+        result = assess(asked, data, answers, exact, **how)
         poor = np.flatnonzero(result.verdict == DOUBTFUL)
         if len(poor):
-            more = check_accuracy(asked, select_rows(told, poor), exact, **how)
+            more = check_accuracy(asked, select_rows(data, poor), exact, **how)
             verdict = np.where(more.verdict == TRUSTED, REFINED, more.verdict)
             result = replace_rows(result, poor, more._replace(verdict=verdict.astype("<U11")))
         engine = Sample() if hand_over is None else hand_over
@@ -142,9 +140,9 @@ class Amortised(eqx.Module):
             posterior = engine.run(problem, seed=self.seed)
             return SingleFit(posterior, not posterior.notes)
 
-        last = refit_doubtful(self.problem, told, result, alone)
+        last = refit_doubtful(self.problem, data, result, alone)
         return DataSetFits(
-            self.problem, self.simulator.surrogate, told, *last, self.seed, engine=ENGINE
+            self.problem, self.simulator.surrogate, data, *last, self.seed, engine=ENGINE
         )
 
     def read(self, observed: Any, noise_sd: Any) -> SensorData:
@@ -153,13 +151,13 @@ class Amortised(eqx.Module):
         check_num_sensors(values, self.problem.observations.num_sensors)
         if not self.variety.missing:
             check_no_gaps(values)
-        told = as_readings(self.problem, values, noise_sd)
-        if told.noise_sd is not None and self.variety.noise_factor == 1:
+        data = as_readings(self.problem, values, noise_sd)
+        if data.noise_sd is not None and self.variety.noise_factor == 1:
             raise RieszError(
                 "noise_sd is given, and the encoder was trained for the noise of the problem "
                 "alone: train with noise_factor=2, for instance, for half to twice its sds."
             )
-        return told
+        return data
 
 
 def weight_encoded(shared: tuple[Encoder, BatchProblem], row: SensorData) -> WeightedGaussian:
@@ -168,11 +166,11 @@ def weight_encoded(shared: tuple[Encoder, BatchProblem], row: SensorData) -> Wei
     return weight_gaussian(asked, row, encoder(row).family())
 
 
-def in_dtype(told: SensorData, problem: InverseProblem) -> SensorData:
+def in_dtype(data: SensorData, problem: InverseProblem) -> SensorData:
     """On the device, numbers in the precision of the problem."""
     dtype = problem.forward.dtype
     return jax.tree.map(
-        lambda leaf: jnp.asarray(leaf, dtype if leaf.dtype.kind == "f" else None), told
+        lambda leaf: jnp.asarray(leaf, dtype if leaf.dtype.kind == "f" else None), data
     )
 
 
@@ -182,22 +180,22 @@ def encode(
 ) -> tuple[FullRank, Float[Array, " data"]]:
     """The posterior of each data set, and how its mean fits."""
 
-    def one(seen):
-        q = encoder(seen)
-        return q.family(), fit_at(simulator, encoder, seen, q.mean)
+    def one(data):
+        q = encoder(data)
+        return q.family(), fit_at(simulator, encoder, data, q.mean)
 
     return jax.vmap(one)(observed)
 
 
 def fit_at(
-    simulator: Simulator, encoder: Encoder, seen: SensorData, mean: Float[Array, " coordinate"]
+    simulator: Simulator, encoder: Encoder, data: SensorData, mean: Float[Array, " coordinate"]
 ) -> Float[Array, ""]:
     """The log-likelihood; where noise differs or values are missing, beside the best there is."""
-    fit = simulator.log_likelihood(seen, mean)
+    fit = simulator.log_likelihood(data, mean)
     if encoder.noise_sd is None and not encoder.reads_gaps:
         return fit
-    problem, values = simulator.problem, jnp.asarray(seen.values)
-    return fit - seen.log_prob(problem.likelihood, values, problem.z(mean))
+    problem, values = simulator.problem, jnp.asarray(data.values)
+    return fit - data.log_prob(problem.likelihood, values, problem.z(mean))
 
 
 def check_num_sensors(values: Float[np.ndarray, "..."], num_sensors: int) -> None:
@@ -219,12 +217,6 @@ def check_no_gaps(values: Float[np.ndarray, "data sensor"]) -> None:
         )
 
 
-def note_on_fit(fit: float, usual: float) -> tuple[str, ...]:
+def note_on_fit(fit: float, usual: float) -> tuple[Note, ...]:
     """A network answers everything: say so where it was asked what it was not trained for."""
-    if fit >= usual:
-        return ()
-    note = (
-        f"these data are unlike those that the encoder was trained on (log-likelihood {fit:.4g}, "
-        f"usually above {usual:.4g}): check their units and order, or use another engine."
-    )
-    return (note,)
+    return () if fit >= usual else (Note("unlike_training", fit=fit, usual=usual),)

@@ -73,14 +73,14 @@ class Encoder(eqx.Module):
     reads_gaps: bool = eqx.field(static=True, default=False)  # whether values may be missing
 
     def __call__(self, observed: Observed | SensorData) -> Encoded:
-        told = observed if isinstance(observed, SensorData) else SensorData(observed)
-        inputs = [(jnp.asarray(told.values) - self.centre) / self.scale]
+        data = observed if isinstance(observed, SensorData) else SensorData(observed)
+        inputs = [(jnp.asarray(data.values) - self.centre) / self.scale]
         if self.reads_gaps:
             there = jnp.ones_like(inputs[0])
-            there = there if told.present is None else jnp.asarray(told.present, there.dtype)
+            there = there if data.present is None else jnp.asarray(data.present, there.dtype)
             inputs = [inputs[0] * there, 1 - there]
         if self.noise_sd is not None:
-            sd = self.noise_sd if told.noise_sd is None else told.noise_sd
+            sd = self.noise_sd if data.noise_sd is None else data.noise_sd
             inputs.append(jnp.log(sd / self.noise_sd))
         return as_encoded(self.network(jnp.concatenate(inputs)))
 

@@ -25,7 +25,7 @@ from pydantic import BeforeValidator, Field
 
 from riesz.engines.amortise.amortised import Amortised, encode
 from riesz.engines.amortise.encoder import Encoded, Encoder, ResidualNetwork, encoder
-from riesz.engines.amortise.model import reduced_over_prior, why_not_reduced
+from riesz.engines.amortise.model import reduce_over_prior, why_not_reduced
 from riesz.engines.amortise.simulate import (
     Coordinates,
     Observed,
@@ -34,7 +34,7 @@ from riesz.engines.amortise.simulate import (
     Simulator,
     Variety,
     check_simulable,
-    known_sd,
+    independent_noise_sd,
     surrogate_over_prior,
 )
 from riesz.engines.base import AbstractEngine, Count, Share, ShareOrZero, Work, as_number
@@ -197,7 +197,7 @@ class Amortise(PriorSurrogate, AbstractEngine):
             check_nested(problem, self.name, self.gram)
         check_simulable(problem)
         if self.noise_factor > 1:
-            known_sd(problem, problem.forward.dtype)
+            independent_noise_sd(problem, problem.forward.dtype)
         if self.missing and not problem.likelihood.is_independent:
             raise RieszError(
                 "missing values are for independent noise, and noise is "
@@ -226,7 +226,7 @@ class Amortise(PriorSurrogate, AbstractEngine):
         network_key, surrogate_key, encoder_key = jr.split(jr.key(seed), 3)
         with full_precision():
             if self.model == "reduced":
-                simulator = Simulator(problem, reduced_over_prior(problem, seed))
+                simulator = Simulator(problem, reduce_over_prior(problem, seed))
             else:
                 own = surrogate_over_prior(problem, self, network_key, surrogate_key)
                 simulator = Simulator(problem, own)
@@ -249,7 +249,7 @@ def train_encoder(
         start_key,
         width=engine.encoder_width,
         num_layers=engine.encoder_layers,
-        noise_sd=known_sd(simulator.problem, examples.values.dtype) if varies else None,
+        noise_sd=independent_noise_sd(simulator.problem, examples.values.dtype) if varies else None,
         reads_gaps=engine.missing > 0,
     )
     sizes = engine.steps, engine.num_data, engine.num_proposals

@@ -13,6 +13,7 @@ from riesz.engines.amortise.accuracy import DOUBTFUL, BatchPosterior, reasons
 from riesz.engines.amortise.model import ReducedSensors
 from riesz.engines.amortise.simulate import SensorData, single_problem
 from riesz.errors import RieszError
+from riesz.notes import Note
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import InverseProblem
@@ -83,7 +84,7 @@ class DataSetFits(eqx.Module):
             )
         return self.found.values[name]
 
-    def notes(self, number: int) -> tuple[str, ...]:
+    def notes(self, number: int) -> tuple[Note, ...]:
         """What a reader of one of them must know."""
         if number in self.handed:
             return self.handed[number].notes
@@ -105,8 +106,8 @@ class DataSetFits(eqx.Module):
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         odd = int(self.contradict.sum())
-        told = f"; {odd} of them contradict the model" if odd else ""
-        return f"posteriors of {len(self)} data sets: {counts}{told}"
+        contradicted = f"; {odd} of them contradict the model" if odd else ""
+        return f"posteriors of {len(self)} data sets: {counts}{contradicted}"
 
 
 class SingleFit(NamedTuple):
@@ -126,14 +127,14 @@ class WithRefits(NamedTuple):
 def refit_doubtful(
     problem: InverseProblem,
     observed: SensorData,
-    found: BatchPosterior,
+    batch: BatchPosterior,
     fitted: Callable[[InverseProblem], SingleFit],
 ) -> WithRefits:
     """Fit what is doubtful one by one; where that fails, or has doubts itself, it stays so."""
     posteriors: dict[int, Posterior] = {}
-    mean, sd, verdict = found.mean.copy(), found.sd.copy(), found.verdict.copy()
-    values = {name: (own[0].copy(), own[1].copy()) for name, own in found.values.items()}
-    for number in np.flatnonzero(found.verdict == DOUBTFUL).tolist():
+    mean, sd, verdict = batch.mean.copy(), batch.sd.copy(), batch.verdict.copy()
+    values = {name: (own[0].copy(), own[1].copy()) for name, own in batch.values.items()}
+    for number in np.flatnonzero(batch.verdict == DOUBTFUL).tolist():
         try:
             posterior, is_good = fitted(single_problem(problem, observed, number))
         except (RieszError, *FAILURES):
@@ -143,7 +144,7 @@ def refit_doubtful(
         sd[number] = np.sqrt(np.asarray(posterior.distribution.variances()))
         for name, own in values.items():
             own[0][number], own[1][number] = posterior.mean(name), posterior.sd(name)
-    return WithRefits(found._replace(mean=mean, sd=sd, values=values, verdict=verdict), posteriors)
+    return WithRefits(batch._replace(mean=mean, sd=sd, values=values, verdict=verdict), posteriors)
 
 
 def num_stored_draws(observed: SensorData, num_coordinates: int) -> int:

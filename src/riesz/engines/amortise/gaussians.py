@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from riesz.engines.amortise.model import ReducedSensors
 from riesz.engines.amortise.parts import num_at_once
 from riesz.engines.amortise.simulate import Coordinates, SensorData, Simulator
-from riesz.engines.emulate.variational import matched_normals
+from riesz.engines.emulate.variational import match_normals
 from riesz.posterior.family import Draws, FullRank, full_rank_of
 
 NUM_DRAWS = 16
@@ -55,7 +55,7 @@ def gaussian_search(simulator: Simulator, seed: int) -> tuple[int, GaussianSearc
     numbers = hessian_numbers(simulator)
     width = num_at_once(NUM_DRAWS * numbers)
     together = num_at_once(width * numbers, NUM_DRAWS)
-    normals = matched_normals(jr.key(seed), NUM_DRAWS, size, dtype)
+    normals = match_normals(jr.key(seed), NUM_DRAWS, size, dtype)
     return width, GaussianSearch(simulator, normals, together)
 
 
@@ -71,11 +71,11 @@ def fit_by_newton(sought: GaussianSearch, observed: SensorData, start: Coordinat
     """Newton's method for one data set, until it stands still."""
     simulator, normals = sought.simulator, sought.normals
 
-    def seen(draws: Draws):
+    def derivatives_at(draws: Draws):
         return expected_derivatives(simulator, observed, draws, sought.together)
 
     identity = jnp.eye(len(start), dtype=start.dtype)
-    most = jnp.linalg.eigvalsh(seen(start[None, :] + normals)[1])[-1]
+    most = jnp.linalg.eigvalsh(derivatives_at(start[None, :] + normals)[1])[-1]
     first = jnp.minimum(1.0, FIRST_EXPONENT / most)
 
     def share_of(number):
@@ -89,7 +89,7 @@ def fit_by_newton(sought: GaussianSearch, observed: SensorData, start: Coordinat
     def step(state):
         mean, factor, number, before, pace = state
         share = share_of(number)
-        slope, information = seen(mean[None, :] + normals @ factor.T)
+        slope, information = derivatives_at(mean[None, :] + normals @ factor.T)
         precision = identity + share * information
         change = jnp.linalg.solve(precision, share * slope - mean)
         length = jnp.linalg.norm(solve_triangular(factor, change, lower=True))

@@ -236,10 +236,10 @@ def weighted_draws(logs: Float[np.ndarray, "data draw"], drawn: Proposals) -> We
     return WeightedDraws(logs, drawn.log_proposals, drawn.draws, drawn.centre, weights, shapes)
 
 
-def weighted_draws_of(asked: BatchProblem, found: WeightedGaussian) -> WeightedDraws:
+def weighted_draws_of(asked: BatchProblem, answer: WeightedGaussian) -> WeightedDraws:
     """What the weights of answers tell."""
-    drawn = propose(*map(np.asarray, (found.mean, found.factor, asked.normals)))
-    return weighted_draws(np.asarray(found.log_weights), drawn)
+    drawn = propose(*map(np.asarray, (answer.mean, answer.factor, asked.normals)))
+    return weighted_draws(np.asarray(answer.log_weights), drawn)
 
 
 def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarray, "*rows"]:

@@ -96,16 +96,16 @@ def why_not_reduced(problem: InverseProblem) -> str | None:
     return None
 
 
-def reduced_over_prior(problem: InverseProblem, seed: int = 0) -> ReducedSensors:
+def reduce_over_prior(problem: InverseProblem, seed: int = 0) -> ReducedSensors:
     """From as many exact states as it takes to be right at others."""
     origin, states = jnp.zeros(problem.num_coordinates), ExactStates()
     drawn = WIDER * spread_normals(seed, MOST_STATES + NUM_TESTED, problem.num_coordinates)
     tested = solve_at(problem, states, on_device(drawn[:NUM_TESTED])).finite()
-    taken, count, seen, places = 0, NUM_STATES, None, drawn[NUM_TESTED:]
+    taken, count, solved, places = 0, NUM_STATES, None, drawn[NUM_TESTED:]
     while True:
         more = solve_at(problem, states, on_device(places[taken:count])).finite()
-        taken, seen = count, more if seen is None else join_states(seen, more)
-        density = density_from(problem, origin, seen, MOST_MODES)
+        taken, solved = count, more if solved is None else join_states(solved, more)
+        density = density_from(problem, origin, solved, MOST_MODES)
         gap = gap_at(density, tested)
         is_full = density.equation.num_modes >= MOST_MODES
         if gap <= GOOD or count >= MOST_STATES or is_full:
@@ -113,8 +113,8 @@ def reduced_over_prior(problem: InverseProblem, seed: int = 0) -> ReducedSensors
         count = min(2 * count, MOST_STATES)
     if not gap <= LARGEST_GAP:
         raise EngineError(
-            f"{density.equation.num_modes} modes of {len(seen.points)} states over the prior leave "
-            f"{gap:.2g} standard deviations of the noise at the sensors, more than "
+            f"{density.equation.num_modes} modes of {len(solved.points)} states over the prior "
+            f"leave {gap:.2g} standard deviations of the noise at the sensors, more than "
             f"{LARGEST_GAP:g}: narrow the priors, or fit data sets one by one, rz.fit."
         )
     return ReducedSensors(density.equation, density.sensors, gap)

@@ -27,7 +27,7 @@ def num_at_once(numbers: int, most: int | None = None) -> int:
     return int(np.clip(NUMBERS_AT_ONCE[kind] // max(1, numbers), 1, most))
 
 
-def map_in_parts(
+def map_data_sets(
     program: Callable[[Any, Any], PyTree],
     shared: Any,
     rows: PyTree,

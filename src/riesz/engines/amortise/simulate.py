@@ -31,7 +31,6 @@ from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
 from riesz.posterior.family import Draws, antithetic
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, SurrogateStates
-from riesz.prediction.predict import add_noise
 from riesz.problem.posing import with_observations
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
@@ -209,7 +208,7 @@ class Simulator(eqx.Module):
         draw_key, noise_key = jr.split(key)
         size, dtype = self.problem.num_coordinates, self.problem.forward.dtype
         truths = jr.normal(draw_key, (num_data, size), dtype)
-        return truths, jax.vmap(self.observed)(jr.split(noise_key, num_data), truths)
+        return truths, jax.vmap(self.observe)(jr.split(noise_key, num_data), truths)
 
     def readings(
         self, key: PRNGKeyArray, num_data: int, variety: Variety
@@ -231,17 +230,17 @@ class Simulator(eqx.Module):
         keys = jr.split(noise_key, num_data), jr.split(kind_key, num_data)
         return truths, jax.vmap(one)(*keys, truths)
 
-    def observed(self, key: PRNGKeyArray, coordinates: Coordinates) -> Observed:
+    def observe(self, key: PRNGKeyArray, coordinates: Coordinates) -> Observed:
         values = self.predict(coordinates)
-        return add_noise(key, self.problem, values, self.problem.z(coordinates))
+        return self.problem.likelihood.sample(key, values, self.problem.z(coordinates))
 
     def log_likelihood(
         self, observed: Observed | SensorData, coordinates: Coordinates
     ) -> Float[Array, ""]:
         """The log-density of a data set, given the unknowns."""
-        told = observed if isinstance(observed, SensorData) else SensorData(observed)
+        data = observed if isinstance(observed, SensorData) else SensorData(observed)
         z = self.problem.z(coordinates)
-        return told.log_prob(self.problem.likelihood, self.predict(coordinates), z)
+        return data.log_prob(self.problem.likelihood, self.predict(coordinates), z)
 
 
 def vary_data(
@@ -259,11 +258,11 @@ def vary_data(
         half = 0.5 * jnp.log(jnp.asarray(variety.noise_factor, values.dtype))
         common = jr.uniform(factor_key, (), values.dtype, -1, 1)
         each = jr.uniform(each_key, values.shape, values.dtype, -1, 1)
-        sd = known_sd(problem, values.dtype) * jnp.exp(half * (common + each))
+        sd = independent_noise_sd(problem, values.dtype) * jnp.exp(half * (common + each))
     return SensorData(values, present, sd)
 
 
-def known_sd(problem: InverseProblem, dtype: DTypeLike) -> Observed:
+def independent_noise_sd(problem: InverseProblem, dtype: DTypeLike) -> Observed:
     """The sd of independent noise, one for each sensor; raises where there is none."""
     sd = getattr(problem.likelihood, "sd", None)
     is_known = isinstance(sd, float | jax.Array) and problem.likelihood.is_independent

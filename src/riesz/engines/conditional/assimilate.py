@@ -40,7 +40,7 @@ class Assimilation:
     precision_mean: Float[np.ndarray, " coordinate"]  # by the data: the precision times the mean
     num_readings: int
 
-    def updated(self, observed: Observations, likelihood: AbstractLikelihood) -> "Assimilation":
+    def update(self, observed: Observations, likelihood: AbstractLikelihood) -> "Assimilation":
         """With further readings, at places that are known, at any times of the axis."""
         if not (likelihood.is_normal and likelihood.is_independent):
             raise RieszError(
@@ -56,7 +56,7 @@ class Assimilation:
         """What new readings respond to, and by how much they are missed, both by their noise."""
         time = self.problem.time
         assert time is not None
-        place = known_points(self.problem, observed)
+        place = place_of_readings(self.problem, observed)
         known = (place, time.num_places, np.dtype(float))
         operator = readings(time.axis, observed, *known).to_scipy()
         zeros = jnp.zeros(self.problem.num_coordinates)
@@ -88,7 +88,7 @@ class Assimilation:
         return Posterior(self.problem, family, states, {}, NAME, None, ())
 
 
-def known_points(problem: InverseProblem, observed: Observations) -> np.ndarray:
+def place_of_readings(problem: InverseProblem, observed: Observations) -> np.ndarray:
     """Which of the recorded places each reading is of."""
     places, what = recording_points(problem), observed.what
     if places is None or not isinstance(what, AtPoints):
@@ -109,7 +109,7 @@ def recording_points(problem: InverseProblem) -> Float[np.ndarray, "place dim"] 
     return np.unique(what.points, axis=0) if isinstance(what, AtPoints) else None
 
 
-def assimilated(problem: InverseProblem) -> Assimilation:
+def assimilate(problem: InverseProblem) -> Assimilation:
     """The posterior of a linear problem in time, ready for readings that come in later.
 
     `.updated(observations, likelihood)` takes them in without a solve, and `.posterior()` is the

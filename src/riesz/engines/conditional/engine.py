@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 from pydantic import Field
 
-from riesz.deadline import OVER, check_clock
+from riesz.deadline import check_clock
 from riesz.engines.base import (
     AbstractEngine,
     Count,
@@ -36,14 +36,14 @@ from riesz.engines.checkpoint import CheckpointedFunction
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
 from riesz.engines.conditional.in_time import TimeSteppingModel, time_stepping_model
 from riesz.engines.conditional.linear import NAME, Others, linear_system
-from riesz.engines.conditional.points import AbstractPointMap, at_points, sensor_points
+from riesz.engines.conditional.points import AbstractPointMap, at_points, point_map_at_sensors
 from riesz.engines.conditional.spread import (
     WEIGHED,
     Cost,
     Spread,
     draw_gaussian,
     gaussian_spread,
-    importance_sample,
+    sample_hyperparameters,
     spread_by,
 )
 from riesz.engines.nuts.engine import (
@@ -57,6 +57,7 @@ from riesz.engines.nuts.engine import (
 from riesz.engines.training import minimise
 from riesz.errors import OutOfTimeError, RieszError, any_of
 from riesz.fem.linear.linear_solve import Automatic, SparseLU
+from riesz.notes import Note
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import Parts, linear_parts
@@ -68,11 +69,6 @@ STEEP = 0.05
 
 SEARCHING, SPREADING = 0.5, 0.7
 """Shares of the time left that the search for the mode may take, and then the spread about it."""
-
-CUT = (
-    f"{OVER} before the spread of the unknowns that are not integrated out was known: all draws "
-    "are at their most probable values, and too narrow. Allow more time."
-)
 
 HOW = ("mode", "laplace", "nuts")
 Over = Annotated[Literal["mode", "laplace", "nuts"], Field(description=f"{any_of(HOW)}")]
@@ -148,7 +144,9 @@ class Conditional(AbstractEngine):
         search_key, draw_key = jr.split(jr.key(work.seed))
         parts = linear_parts(problem)
         by_lu = isinstance(solver, SparseLU)
-        at = sensor_points(problem) if by_lu else at_points(problem, problem.operator, solver)
+        at = (
+            point_map_at_sensors(problem) if by_lu else at_points(problem, problem.operator, solver)
+        )
         model = data_model(problem, parts, at) or time_stepping_model(problem, parts, at)
         start = resolve_start(problem, self.start, work._replace(seed=0))
         if start is None and by_lu and isinstance(model, DataModel):
@@ -166,8 +164,8 @@ class Conditional(AbstractEngine):
             flat = jnp.stack([model.draws(*own) for own in zip(others, keys, strict=True)])
         else:
             flat = draw_on_host(model, parts, np.asarray(others), each, work.seed)
-            lost = len(others) - len(flat)
-            notes += (note_on_singular(lost, len(others)),) if lost else ()
+            lost, total = len(others) - len(flat), len(others)
+            notes += (Note("singular_covariance", lost=lost, total=total),) if lost else ()
         by_chain = (chains, -1) if len(flat) == chains * count else (1, -1)
         draws = EmpiricalDraws(flat.reshape(*by_chain, parts.num_coordinates))
         states = states_by(self.linear_solver)
@@ -179,7 +177,7 @@ class HyperEstimate(NamedTuple):
 
     values: Float[Array, "chain value other"]
     history: dict[str, Array]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def infer_hyperparameters(
@@ -219,7 +217,7 @@ def infer_hyperparameters(
     with progress_bar(work.progress) as shown:
         task = shown.add_task("weights", total=WEIGHED * count, terms="")
 
-        def counted(own: Others) -> float:
+        def count_call(own: Others) -> float:
             (result,) = log_density(own)
             shown.update(task, advance=1)
             return float(result)
@@ -227,9 +225,11 @@ def infer_hyperparameters(
         try:
             with work.deadline.sooner(SPREADING).enforce("before draws were weighed"):
                 spread = spread_at(mode)
-                result = importance_sample(counted, spread, np.asarray(mode), count, work.seed)
+                result = sample_hyperparameters(
+                    count_call, spread, np.asarray(mode), count, work.seed
+                )
         except OutOfTimeError:
-            return HyperEstimate(mode[None, None], history, (*notes, CUT))
+            return HyperEstimate(mode[None, None], history, (*notes, Note("time_before_spread")))
     history |= {
         "k_hat": jnp.asarray(result.k_hat),
         "log_evidence": jnp.asarray(result.log_integral),
@@ -246,7 +246,7 @@ def find_hyper_map(
     origin: Others,
     max_steps: int,
     work: Work,
-) -> tuple[Others, dict[str, Array], tuple[str, ...]]:
+) -> tuple[Others, dict[str, Array], tuple[Note, ...]]:
     """The mode of the other unknowns, how the search went, and what to warn of.
 
     A model in time has a search of its own.
@@ -262,7 +262,7 @@ def find_hyper_map(
         task = shown.add_task("marginal likelihood", total=None, terms="")
         costs, best, notes = [], (np.inf, origin), ()
 
-        def counted(others: Others):
+        def count_call(others: Others):
             nonlocal best
             result = cost(others)
             costs.append(float(result[0]))
@@ -273,14 +273,14 @@ def find_hyper_map(
         try:
             with work.deadline.sooner(SEARCHING).enforce("in the first step of the search"):
                 if model is None:
-                    mode = minimise(origin, counted, max_steps=max_steps)
+                    mode = minimise(origin, count_call, max_steps=max_steps)
                 else:
                     quietest = CheckpointedFunction(model.with_best_noise, work.checkpoint, "noise")
-                    mode = model.mode(origin, quietest, counted, max_steps)
+                    mode = model.mode(origin, quietest, count_call, max_steps)
         except OutOfTimeError:
             if not costs:
                 raise
-            mode, notes = best[1], (f"{OVER} in the search for the most probable values.",)
+            mode, notes = best[1], (Note("time_in_search"),)
     slope = cost(mode)[1]
     steepness = float(np.linalg.norm(slope))
     if not np.isfinite(steepness):
@@ -289,21 +289,18 @@ def find_hyper_map(
             "search ended: look for priors at the edge of what the equation allows."
         )
     if steepness > STEEP:
-        notes += (
-            f"the search for the most probable values ended where the slope still was "
-            f"{steepness:.2g}: allow more with max_steps=..., or start elsewhere.",
-        )
+        notes += (Note("hyper_slope", slope=steepness),)
     return mode, {"log_density": -jnp.asarray(costs), "mode": mode}, notes
 
 
 def with_clock(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The same, which looks at the clock: what NumPy computes does not."""
 
-    def called(others: Any) -> Any:
+    def call(others: Any) -> Any:
         check_clock()
         return function(others)
 
-    return called
+    return call
 
 
 def gradient_of(density: AbstractDensity) -> Cost:
@@ -347,8 +344,8 @@ def sample_by_nuts(
     scattered = draw_gaussian(spread, mode, engine.num_chains, jr.fold_in(key, 1))
     starts = mode[None, :] + WIDER * (scattered - mode[None, :])
     every = all_chains(density, how, key, starts, inverse_mass, engine.num_samples, work)
-    kept = jax.tree.map(lambda leaf: leaf[:, engine.num_warmup :], every)
-    return kept.coordinates, history_of(kept)
+    after_warmup = jax.tree.map(lambda leaf: leaf[:, engine.num_warmup :], every)
+    return after_warmup.coordinates, history_of(after_warmup)
 
 
 @eqx.filter_jit
@@ -384,13 +381,6 @@ def draw_on_host(
             rows[:, np.asarray(parts.others)], rows[:, np.asarray(parts.linear)] = own, linear
             result.append(rows)
     if 2 * len(result) < len(others):
-        raise RieszError(note_on_singular(len(others) - len(result), len(others)))
+        lost, total = len(others) - len(result), len(others)
+        raise RieszError(str(Note("singular_covariance", lost=lost, total=total)))
     return jnp.asarray(np.stack(result))
-
-
-def note_on_singular(lost: int, count: int) -> str:
-    return (
-        f"{lost} of {count} values of scales and noise leave a covariance of the data that cannot "
-        "be told from a singular one, and are left out: the data are met too well; give the noise "
-        "a prior that keeps it away from zero, such as what instruments allow."
-    )

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from riesz.arrays import on_device
-from riesz.engines.conditional.points import AbstractPointMap, TabulatedPoints, sensor_points
+from riesz.engines.conditional.points import AbstractPointMap, TabulatedPoints, point_map_at_sensors
 from riesz.engines.conditional.systems import (
     AbstractDataSystem,
     Columns,
@@ -131,11 +131,11 @@ class DataModel:
         """The same, with columns at hand that were met before, as long as they take little room."""
         room = int(ROOM / (8 * max(1, self.num_linear) * len(self.misfit)))
 
-        def remembered(function: Callable[[Scales], Columns]) -> Callable[[Scales], Columns]:
+        def cache(function: Callable[[Scales], Columns]) -> Callable[[Scales], Columns]:
             known = lru_cache(room)(lambda content: function(np.frombuffer(content)))
             return lambda scales: known(scales.tobytes())
 
-        kept = tuple(replace(one, columns=remembered(one.columns)) for one in self.components)
+        kept = tuple(replace(one, columns=cache(one.columns)) for one in self.components)
         return replace(self, components=kept)
 
     def rough_mode(self) -> Scales:
@@ -153,7 +153,7 @@ def log_prior(others: Scales) -> float:
 @once_per_problem
 def rough_mode(problem: InverseProblem) -> Scales | None:
     """By LU: asked for by whoever compares models, and where the engine's search begins."""
-    model = data_model(problem, linear_parts(problem), sensor_points(problem))
+    model = data_model(problem, linear_parts(problem), point_map_at_sensors(problem))
     return None if model is None else model.rough_mode()
 
 
@@ -254,7 +254,7 @@ def columns_at(
     """How the data respond to the coordinates of one unknown, given its scales."""
     latent = problem.latents.latents[name]
     origin = jnp.zeros(latent.num_coordinates - latent.num_scales, scales.dtype)
-    result = at.given(problem, at.origin)
+    result = at.linear_map(problem, at.origin)
 
     def at_sensors(rest: Float[Array, " rest"]) -> Float[Array, " sensor"]:
         z = at.origin | {name: latent.entry(latent.value_given(scales, rest))}
@@ -270,7 +270,7 @@ def data_mean_at(
     problem: InverseProblem, at: TabulatedPoints, coordinates: Float[Array, " coordinate"]
 ) -> Float[Array, " sensor"]:
     z = problem.z(coordinates)
-    values = at.given(problem, z)(z)
+    values = at.linear_map(problem, z)(z)
     return values + problem.likelihood.mean(jnp.zeros_like(values), z)
 
 

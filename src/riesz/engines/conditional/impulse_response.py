@@ -65,10 +65,10 @@ def time_varying_unknowns(problem: InverseProblem) -> frozenset[str] | None:
         return None
     inputs = jax.eval_shape(lambda: at_time(origin, jnp.zeros(())))
 
-    def asked(given: PyTree) -> tuple[Array, Array]:
+    def needs(given: PyTree) -> tuple[Array, Array]:
         return sources_at(problem, given).side, dirichlet_values(problem.forward, given)
 
-    meets = [pair for pair in dependence(asked, inputs).meets if TIME in pair]
+    meets = [pair for pair in dependence(needs, inputs).meets if TIME in pair]
     return frozenset(name for pair in meets for name in pair if name != TIME)
 
 

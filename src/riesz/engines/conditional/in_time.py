@@ -84,11 +84,13 @@ class TimeSteppingModel:
             )
         if not np.isfinite(slope).all() or not np.isfinite(value):
             return CostTerms(np.inf, np.zeros_like(slope), np.eye(len(self.moving)))
-        told = np.zeros((0, 0))
+        information = np.zeros((0, 0))
         if changes:
             given, every = jnp.asarray(others), jax.tree.map(lambda *own: jnp.stack(own), *changes)
-            told = hyper_information(given, self.data(given), every, self.problem, self.parts)
-        return CostTerms(value, slope, np.asarray(told) + np.eye(len(self.moving)))
+            information = hyper_information(
+                given, self.data(given), every, self.problem, self.parts
+            )
+        return CostTerms(value, slope, np.asarray(information) + np.eye(len(self.moving)))
 
     def cost_terms(self, others: Others) -> tuple[float, Float[np.ndarray, " other"], DataMap]:
         """The cost, and its slopes by unknowns with the responses held, and by the responses."""

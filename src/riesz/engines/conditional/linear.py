@@ -223,11 +223,11 @@ def affine_map(
     forward = problem.forward
     origin = jnp.zeros(len(parts.linear), forward.dtype)
     zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
-    table = at.tabulated(problem, parts)
+    table = at.tabulate(problem, parts)
     if table is not None:
         return table[0], embed_responses(table[1], parts.in_state, len(origin))
     # The matrix is that of any value of the linear unknowns; assembled once, it is solved often.
-    result = at.given(problem, parts.z(problem.latents, origin, others))
+    result = at.linear_map(problem, parts.z(problem.latents, origin, others))
 
     def at_points(own: Float[Array, " state"]) -> Float[Array, " point"]:
         return result(parts.z(problem.latents, origin.at[parts.in_state].set(own), others))
@@ -267,12 +267,12 @@ def unknown_map(
     """The same of an unknown, of a field at the mesh nodes."""
     latent, part = problem.latents.latents[name], problem.latents.slices()[name]
 
-    def shown(linear: Linear) -> Float[Array, " value"]:
+    def show(linear: Linear) -> Float[Array, " value"]:
         own = parts.together(linear, others)[part]
         return jnp.ravel(latent.display_value(latent.entry(latent.value(own))))
 
     origin = jnp.zeros(len(parts.linear), problem.forward.dtype)
-    return shown(origin), jax.jacfwd(shown)(origin)
+    return show(origin), jax.jacfwd(show)(origin)
 
 
 class Mixture(NamedTuple):
@@ -327,8 +327,8 @@ def conditional_mixture(
     # Many draws share the others: where all do, one part is all there is.
     others, counts = np.unique(every[:, np.asarray(parts.others)], axis=0, return_counts=True)
     if len(others) > max_others:
-        kept = np.random.default_rng(0).choice(len(others), max_others, replace=False)
-        others, counts = others[kept], counts[kept]
+        chosen = np.random.default_rng(0).choice(len(others), max_others, replace=False)
+        others, counts = others[chosen], counts[chosen]
     result = mixture_at(posterior.problem, parts, others, at)
     return result._replace(shares=counts / counts.sum())
 
@@ -344,7 +344,7 @@ def mixture_at(
         check_unknown(problem, at)
         there = at
     elif problem.time is not None:
-        raise RieszError("moments at points are of steady states: use predict_in_time.")
+        raise RieszError("moments at points are of steady states: give rz.predict times=...")
     else:
         operator = point_operator(problem.forward.space, at, dtype=problem.forward.dtype)
         there = at_points(problem, operator, SparseLU())

@@ -42,13 +42,13 @@ class AbstractPointMap(eqx.Module):
     """How the state at some points is found."""
 
     @abstractmethod
-    def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
+    def linear_map(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
         """For all `z` that differ from this one in what enters linearly."""
 
     @abstractmethod
     def num_points(self) -> int: ...
 
-    def tabulated(
+    def tabulate(
         self, problem: InverseProblem, parts: Parts
     ) -> tuple[Values, Float[Array, "point state"]] | None:
         """At the origin, and how values respond to unknowns: where that is not by derivatives."""
@@ -61,7 +61,7 @@ class SteadyPoints(AbstractPointMap):
     operator: Operator
     solver: AbstractLinearSolver
 
-    def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
+    def linear_map(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
         forward = problem.forward
         zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
         matrix = jacobian(forward, zeros, z)
@@ -86,7 +86,7 @@ class TimePoints(AbstractPointMap):
     by_shifts: bool = eqx.field(static=True)
     steady: tuple[bool, ...] = eqx.field(static=True)  # responses that are alike at all times
 
-    def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
+    def linear_map(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
         time = problem.time
         assert time is not None
         return lambda z: self.read(time.solve(problem.forward, z, self.solver))
@@ -112,7 +112,7 @@ class TimePoints(AbstractPointMap):
     def num_points(self) -> int:
         return self.num_rows
 
-    def tabulated(
+    def tabulate(
         self, problem: InverseProblem, parts: Parts
     ) -> tuple[Values, Float[Array, "point state"]] | None:
         if not self.by_shifts:
@@ -133,7 +133,7 @@ class TabulatedPoints(AbstractPointMap):
         str, Float[Array, "point value"]
     ]  # of z, by the unknowns that the equation reads
 
-    def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
+    def linear_map(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
         def at_points(z: PyTree) -> Values:
             result = self.offset + self.by_prescribed @ dirichlet_values(problem.forward, z)
             for name, matrix in self.by_value.items():
@@ -173,7 +173,7 @@ def time_points(
 
 
 @once_per_problem
-def sensor_points(problem: InverseProblem) -> AbstractPointMap:
+def point_map_at_sensors(problem: InverseProblem) -> AbstractPointMap:
     """At the places of the data, by LU: asked for by whoever compares models and by the engine."""
     return at_points(problem, problem.operator, SparseLU())
 
@@ -258,10 +258,10 @@ def directly_read_unknowns(problem: InverseProblem) -> tuple[str, ...] | None:
         lambda: problem.z(jnp.zeros(problem.num_coordinates, problem.forward.dtype))
     )
 
-    def asked(given: dict[str, Any]) -> Any:
+    def needs(given: dict[str, Any]) -> Any:
         return residual(problem.forward, given[STATE], given)
 
-    result = dependence(asked, {STATE: state, **values})
+    result = dependence(needs, {STATE: state, **values})
     if result.meets:
         return None
     return tuple(name for name in problem.latents.names if name in result.reads)

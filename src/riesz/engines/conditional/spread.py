@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import gammaln, logsumexp
 
 from riesz.engines.conditional.linear import Others
+from riesz.notes import Note
 from riesz.posterior.psis import smoothed_weights
 from riesz.posterior.sobol import spread_normals
 
@@ -44,7 +45,7 @@ class Spread(NamedTuple):
 
     axes: Float[np.ndarray, "other other"]  # in columns
     lengths: Float[np.ndarray, " other"]  # standard deviations along them
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def curvature(cost: Cost, mode: Others) -> Float[np.ndarray, "other other"]:
@@ -64,11 +65,7 @@ def spread_by(curvature: Float[np.ndarray, "other other"]) -> Spread:
     flat = int(np.sum(values < FLAT))
     notes = ()
     if flat:
-        notes = (
-            f"around their most probable values the log-density of the unknowns that are not "
-            f"integrated out is flat or bends upwards in {flat} of {len(values)} directions: draws "
-            "to be weighed there spread as the prior does at most, doubled. Use over='nuts'.",
-        )
+        notes = (Note("flat_directions", count=flat, total=len(values)),)
     return Spread(axes, 1 / np.sqrt(np.maximum(values, FLAT)), notes)
 
 
@@ -80,7 +77,7 @@ def draw_gaussian(
     return mode[None, :] + normals @ jnp.asarray((spread.axes * spread.lengths).T)
 
 
-class ImportanceSample(NamedTuple):
+class HyperparameterSample(NamedTuple):
     """Draws of a density, the shape of the tail of their weights, and what to warn of.
 
     `places` are all that were weighed, with their smoothed `weights`. `log_integral` is the
@@ -90,19 +87,19 @@ class ImportanceSample(NamedTuple):
 
     values: Float[np.ndarray, "draw other"]
     k_hat: float
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     log_integral: float
     places: Float[np.ndarray, "place other"]
     weights: Float[np.ndarray, " place"]
 
 
-def importance_sample(
+def sample_hyperparameters(
     log_density: Callable[[Any], Any],
     spread: Spread,
     mode: Float[np.ndarray, " other"],
     count: int,
     seed: int,
-) -> ImportanceSample:
+) -> HyperparameterSample:
     """So many draws of the density: some of the Gaussian's, kept as often as their weights say."""
     rng, number = np.random.default_rng(seed % 2**64), WEIGHED * count
     away = spread_normals(seed, number, len(mode))
@@ -117,17 +114,15 @@ def importance_sample(
     order = np.argsort(away[:, np.argmax(spread.lengths)])
     ends = np.cumsum(result.weights[order])
     start = rng.uniform()
-    kept = order[np.searchsorted(ends / ends[-1], (np.arange(count) + start) / count)]
+    chosen = order[np.searchsorted(ends / ends[-1], (np.arange(count) + start) / count)]
     notes = ()
     if result.k_hat > TRUSTED:
-        notes = (
-            "the density of the unknowns that are not integrated out is far from the Gaussian "
-            f"about its mode, from which it was drawn with weights (k-hat {result.k_hat:.2f}, "
-            f"above {TRUSTED}): use over='nuts'.",
-        )
+        notes = (Note("hyper_k_hat", value=result.k_hat, limit=TRUSTED),)
     # The density of Student's t itself, whose constant the weights did without.
     half, size = DEGREES / 2, len(mode) / 2
     constant = gammaln(half + size) - gammaln(half) - size * np.log(DEGREES * np.pi)
     constant -= np.sum(np.log(spread.lengths))
     log_integral = float(logsumexp(log_ratios) - np.log(number) - constant)
-    return ImportanceSample(places[kept], result.k_hat, notes, log_integral, places, result.weights)
+    return HyperparameterSample(
+        places[chosen], result.k_hat, notes, log_integral, places, result.weights
+    )

@@ -52,7 +52,7 @@ class AbstractDataSystem(ABC):
     def precision_among(self, rows: Rows) -> Float[np.ndarray, "row row"]:
         r"""Some rows of $S^{-1}$, and the same columns."""
 
-    def left_out(self, groups: Groups) -> LeftOut:
+    def leave_out(self, groups: Groups) -> LeftOut:
         r"""Each group less what all others say of it, and the sds that they leave it.
 
         With $Q = S^{-1}$ a group $B$ differs by $Q_{BB}^{-1} (Q m)_B$, with the covariance

@@ -30,10 +30,10 @@ from riesz.engines.emulate.in_time import StepEquations, check_trajectory
 from riesz.engines.emulate.least_squares import (
     LARGEST,
     LARGEST_IN_TIME,
-    factorised_network_of,
     fitting_features,
     fitting_split,
     splits,
+    trunk_branch_of,
 )
 from riesz.engines.emulate.rounds import STAGE, RoundSettings, fit_around, fit_in_rounds
 from riesz.engines.emulate.start import (
@@ -126,10 +126,10 @@ class Emulate(RoundSettings, AbstractEngine):
             with jax.enable_x64(True):
                 given = in_precision((problem, penalty, bare, family), jnp.float64)
                 with singular_matrix_advice():
-                    is_new = work.checkpoint.stored(STAGE) is None
+                    is_new = work.checkpoint.restore(STAGE) is None
                     sizes, tried = (
-                        (self.num_bends, *factorised_network_of(surrogate).readout.shape),
-                        accepted_sizes(problem),
+                        (self.num_bends, *trunk_branch_of(surrogate).readout.shape),
+                        sizes_without_trial(problem),
                     )
                     if self.tries_states and problem.time is None and is_new and sizes not in tried:
                         check_capacity(given[0], given[2], self.num_bends, jr.fold_in(key, 1))
@@ -198,7 +198,7 @@ def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
 
 
 @once_per_problem
-def accepted_sizes(problem: InverseProblem) -> set[tuple[int, ...]]:
+def sizes_without_trial(problem: InverseProblem) -> set[tuple[int, ...]]:
     """Sizes that could make the states of a problem: they need not be tried for each seed."""
     return set()
 
@@ -223,7 +223,7 @@ def check_capacity(
     gaps = best_gaps(problem, largest, draws[best], states[best])
     gap = float(np.median(gaps))
     if gap > LARGEST_GAP:
-        count = factorised_network_of(largest).readout.shape[1]
+        count = trunk_branch_of(largest).readout.shape[1]
         raise RieszError(
             f"emulate cannot make the states of this problem: {count} functions of place, all "
             f"there is room for with {problem.num_coordinates} unknowns, leave {gap:.2g} standard "
@@ -241,7 +241,7 @@ def state_log_likelihoods(
 
 def grow_most(surrogate: Surrogate, num_bends: int, key: PRNGKeyArray) -> Surrogate:
     """With as many functions of place as rounds may end with: twice as many while there is room."""
-    network = factorised_network_of(surrogate)
+    network = trunk_branch_of(surrogate)
     candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
     count = network.readout.shape[1]
     while 2 * count * fitting_split(candidates, count).num_hidden <= LARGEST:
@@ -265,9 +265,9 @@ def best_gaps(
     normal = basis.T @ images
     normal[np.diag_indices_from(normal)] += RIDGE * np.trace(normal) / len(normal)
     left = wanted - np.linalg.solve(normal, images.T @ wanted.T).T @ basis.T
-    seen = problem.operator.to_scipy()[:, free] @ left.T
+    signal = problem.operator.to_scipy()[:, free] @ left.T
     white = jax.vmap(lambda gap, one: problem.whiten(gap, problem.z(one)))
-    return np.sqrt(np.mean(np.asarray(white(jnp.asarray(seen.T), draws)) ** 2, axis=1))
+    return np.sqrt(np.mean(np.asarray(white(jnp.asarray(signal.T), draws)) ** 2, axis=1))
 
 
 @eqx.filter_jit
@@ -275,7 +275,7 @@ def functions_at_nodes(
     problem: InverseProblem, surrogate: Surrogate, draws: Draws
 ) -> tuple[Float[Array, "node feature"], Float[Array, "draw node"]]:
     """The functions of place, times the boundary factor, and the lifting of each draw."""
-    network, boundary = factorised_network_of(surrogate), surrogate.boundary
+    network, boundary = trunk_branch_of(surrogate), surrogate.boundary
     nodes = problem.forward.cells.domain.nodes.T
     features = jax.vmap(lambda x: network.features(surrogate.frame.inside(x)))(nodes)
     columns = boundary.functions.values

@@ -172,10 +172,10 @@ def equations_of_kind(
 
             return penalty.of_step(state, step).rows(sample, state, jax.vmap(inputs)(zs))
 
-        def changed(change: Float[Array, "2 feature"]):
+        def at_change(change: Float[Array, "2 feature"]):
             return step_rows(MixedSteps(surrogate, bare=True), steps[0], nothing.at[:2].set(change))
 
-        slopes = jax.jacfwd(changed)(nothing[:2])
+        slopes = jax.jacfwd(at_change)(nothing[:2])
         own, past = (
             jax.tree.map(lambda side, lag=lag: side[..., lag, :], slopes) for lag in (0, 1)
         )

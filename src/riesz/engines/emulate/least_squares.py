@@ -57,12 +57,12 @@ class MixedFeatures(AbstractPlacedState):
     surrogate: Surrogate
 
     def at(self, place: Place, z: PyTree) -> Float[Array, ""]:
-        network = factorised_network_of(self.surrogate)
+        network = trunk_branch_of(self.surrogate)
         inner = network.features(self.surrogate.frame.inside(place.x)) @ z[MIXTURE]
         return self.surrogate.with_boundary(place, z[COORDINATES], inner)
 
 
-def factorised_network_of(surrogate: Surrogate | Trajectory) -> TrunkBranch:
+def trunk_branch_of(surrogate: Surrogate | Trajectory) -> TrunkBranch:
     if not isinstance(surrogate.network, TrunkBranch):
         raise TypeError(f"a {type(surrogate.network).__name__} has no readout of features")
     return surrogate.network
@@ -111,7 +111,7 @@ def normal_equations(
     """From sampled patches, about the readout that the surrogate has."""
     rows = jr.split(key, len(batches)), batches
     result = sum_over_rows(sum_batches, (problem, penalty, surrogate), rows, devices)
-    readout = factorised_network_of(surrogate).readout
+    readout = trunk_branch_of(surrogate).readout
     return NormalEquations(
         result.matrix, result.gradient - jnp.einsum("ikjl,jl->ik", result.matrix, readout)
     )
@@ -119,7 +119,7 @@ def normal_equations(
 
 def solve_readout(surrogate: Surrogate, equations: NormalEquations) -> Surrogate:
     """The surrogate with the readout that solves them."""
-    network = factorised_network_of(surrogate)
+    network = trunk_branch_of(surrogate)
     readout, size = network.readout, network.readout.size
     matrix = np.array(equations.matrix, dtype=float).reshape(size, size)
     start = np.asarray(readout, dtype=float).ravel()
@@ -141,7 +141,7 @@ def sum_batches(
     counted: Bool[Array, " batch"] | None,
 ) -> NormalEquations:
     """Over batches, each with a key for its patches: those that are counted, or all."""
-    hidden, features = factorised_network_of(surrogate).readout.shape
+    hidden, features = trunk_branch_of(surrogate).readout.shape
     dtype = rows[1].dtype
     empty = NormalEquations(
         jnp.zeros((hidden, features, hidden, features), dtype), jnp.zeros((hidden, features), dtype)
@@ -165,7 +165,7 @@ def batch_equations(
     coordinates: Float[Array, "sample coordinate"],
 ) -> NormalEquations:
     """The contribution of drawn patches and samples."""
-    network = factorised_network_of(surrogate)
+    network = trunk_branch_of(surrogate)
     sample = penalty.norm.sample(key, penalty.num_patches)
     zs = jax.vmap(lambda c: {**problem.z(c), COORDINATES: c, MIXTURE: network.mixture(c)})(
         coordinates

@@ -28,11 +28,11 @@ from riesz.engines.emulate.least_squares import (
     LARGEST,
     LARGEST_IN_TIME,
     NormalEquations,
-    factorised_network_of,
     fitting_split,
     normal_equations,
     solve_readout,
     splits,
+    trunk_branch_of,
 )
 from riesz.engines.emulate.start import (
     ON_HOST,
@@ -45,9 +45,10 @@ from riesz.engines.emulate.start import (
     log_likelihoods,
     surrogate_at_sensors,
 )
-from riesz.engines.emulate.variational import data_information, matched_normals, maximise_elbo
+from riesz.engines.emulate.variational import data_information, match_normals, maximise_elbo
 from riesz.engines.training import TrainingError
 from riesz.errors import OutOfTimeError
+from riesz.notes import Note
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.posterior.family import Draws, FullRank, antithetic
@@ -131,7 +132,7 @@ class RoundsResult:
     surrogate: AnySurrogate
     family: FullRank
     history: dict[str, Float[np.ndarray, " round"]]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def fit_in_rounds(
@@ -147,15 +148,15 @@ def fit_in_rounds(
     """Surrogate and q, each fitted to the other until neither moves."""
     key, normal_key = jr.split(key)
     size, dtype = problem.num_coordinates, problem.forward.dtype
-    normals = matched_normals(normal_key, sizes.refining_draws, size, dtype)
+    normals = match_normals(normal_key, sizes.refining_draws, size, dtype)
     share, curves, sums, settling, settled, took = 0.0, [], None, 0, False, 0.0
-    tolerance = tolerated_physics(problem, surrogate)
-    kept = work.checkpoint.stored(STAGE)
-    if kept is not None:
-        surrogate, family, curves = kept["surrogate"], kept["family"], kept["curves"]
-        share, settling, settled = kept["share"], kept["settling"], kept["settled"]
+    tolerance = physics_tolerance(problem, surrogate)
+    stored = work.checkpoint.restore(STAGE)
+    if stored is not None:
+        surrogate, family, curves = stored["surrogate"], stored["family"], stored["curves"]
+        share, settling, settled = stored["share"], stored["settling"], stored["settled"]
         kind = NormalEquations if problem.time is None else StepEquations
-        sums = None if kept["sums"] is None else kind(*kept["sums"])
+        sums = None if stored["sums"] is None else kind(*stored["sums"])
     with progress_bar(work.progress) as shown:
         most = sizes.rounds
         task = shown.add_task(
@@ -164,7 +165,7 @@ def fit_in_rounds(
         for number, one in list(enumerate(jr.split(key, most)))[len(curves) :]:
             if settled or (curves and work.deadline.is_over(took)):
                 break
-            begun = perf_counter()
+            start_time = perf_counter()
             fit_key, score_key, feature_key = jr.split(one, 3)
             spread = WIDENED if share == 1.0 else NARROWED
             surrogate, sums = fit_around(
@@ -187,7 +188,7 @@ def fit_in_rounds(
             curves.append(terms)
             shown.update(task, advance=1, terms=format_levels(terms))
             count, largest = room(surrogate)
-            may_grow = 2 * count * len(factorised_network_of(surrogate).readout) <= largest
+            may_grow = 2 * count * len(trunk_branch_of(surrogate).readout) <= largest
             coarse = terms["physics"] > tolerance and may_grow
             settled = share == 1.0 and moved < SETTLED and not coarse
             near = share == 1.0 and moved < NEARLY_SETTLED
@@ -199,7 +200,7 @@ def fit_in_rounds(
             state |= {"sums": None if sums is None else tuple(jax.tree.leaves(sums))}
             state |= {"share": share, "settling": settling, "settled": settled}
             work.checkpoint.keep(STAGE, state)
-            took = perf_counter() - begun
+            took = perf_counter() - start_time
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
     notes = notes_on_rounds(curves[-1], sizes.rounds, tolerance)
     if not settled and len(curves) < sizes.rounds:
@@ -207,7 +208,7 @@ def fit_in_rounds(
             raise OutOfTimeError(
                 f"{OVER} after {len(curves)} rounds, before all of the data counted: allow more."
             )
-        notes = (f"{OVER} after {len(curves)} rounds.", *notes)
+        notes = (Note("time_in_rounds", rounds=len(curves)), *notes)
     return RoundsResult(surrogate, family, history, notes)
 
 
@@ -221,17 +222,17 @@ def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
         )
 
 
-def tolerated_physics(problem: InverseProblem, surrogate: AnySurrogate) -> float:
+def physics_tolerance(problem: InverseProblem, surrogate: AnySurrogate) -> float:
     """The relative error of the equation, squared, that noise hides: a fifth of what it is."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
     signal = problem.observed - surrogate_at_sensors(problem, surrogate, origin)  # no state yet
-    told = np.asarray(problem.whiten(signal, problem.z(origin)))
-    return float(HIDDEN_BY_NOISE**2 / max(np.mean(told**2), 1e-300))
+    whitened = np.asarray(problem.whiten(signal, problem.z(origin)))
+    return float(HIDDEN_BY_NOISE**2 / max(np.mean(whitened**2), 1e-300))
 
 
 def grow_features(surrogate: AnySurrogate, key: PRNGKeyArray) -> AnySurrogate:
     """With twice as many functions of place."""
-    network = factorised_network_of(surrogate)
+    network = trunk_branch_of(surrogate)
     network = with_more_features(network, 2 * network.readout.shape[1], key)
     return dataclasses.replace(surrogate, network=network)
 
@@ -240,24 +241,18 @@ def room(surrogate: AnySurrogate) -> tuple[int, int]:
     """How many functions of place there are, and how large their equations may be."""
     if isinstance(surrogate, Trajectory):
         return surrogate.num_features, LARGEST_IN_TIME
-    return factorised_network_of(surrogate).readout.shape[1], LARGEST
+    return trunk_branch_of(surrogate).readout.shape[1], LARGEST
 
 
-def notes_on_rounds(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[str, ...]:
+def notes_on_rounds(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[Note, ...]:
     """What a reader of the posterior should be warned of."""
     notes = []
     if last["share"] < 1.0 or last["moved"] > SETTLED:
-        notes.append(
-            f"the posterior has not settled: in the last of {max_rounds} rounds the data had "
-            f"{100 * last['share']:.3g} % of their weight, and it moved by {last['moved']:.2g} of "
-            "its standard deviations. Allow more rounds, or compare with nuts."
-        )
+        done = {"percent": 100 * last["share"], "moved": last["moved"]}
+        notes.append(Note("emulate_unsettled", rounds=max_rounds, **done))
     if last["physics"] > TELLING * tolerance:
-        notes.append(
-            f"the surrogate leaves {100 * np.sqrt(last['physics']):.2g} % of the equation, where "
-            f"noise would hide {100 * np.sqrt(tolerance):.2g} %: the posterior may be off by that. "
-            "Ask for more features, or compare with nuts."
-        )
+        percent, limit = 100 * np.sqrt(last["physics"]), 100 * np.sqrt(tolerance)
+        notes.append(Note("surrogate_residual", percent=percent, limit=limit))
     return tuple(notes)
 
 
@@ -280,7 +275,7 @@ def fit_around(
     _, num_samples, num_batches = sizes.batches()
     count = num_batches * num_samples
     size, dtype = problem.num_coordinates, problem.forward.dtype
-    draws = family.transformed(spread * antithetic(draw_key, count, size, dtype))
+    draws = family.transform(spread * antithetic(draw_key, count, size, dtype))
     if sums is None:
         surrogate = localise(surrogate, draws, sizes.num_bends, function_key)
     batches = draws.reshape(num_batches, num_samples, size)
@@ -299,18 +294,18 @@ def localise(
     surrogate: AnySurrogate, draws: Draws, num_bends: int, key: PRNGKeyArray
 ) -> AnySurrogate:
     """The surrogate in terms of functions around the draws, as close as they come to it."""
-    network = factorised_network_of(surrogate)
+    network = trunk_branch_of(surrogate)
     candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
     split = fitting_split(candidates, *room(surrogate))
     network = dataclasses.replace(
         network, linear=split.linear, others=split.others, num_crossed=split.num_crossed
     )
     if len(split.others):
-        seen = np.asarray(draws)[:, np.asarray(network.others)]
-        branch = local_functions(seen, num_bends, key, network.readout.dtype)
+        nonlinear = np.asarray(draws)[:, np.asarray(network.others)]
+        branch = local_functions(nonlinear, num_bends, key, network.readout.dtype)
         network = dataclasses.replace(network, branch=branch)
     hidden = np.asarray(jax.vmap(network.hidden)(draws))
-    mixtures = np.asarray(jax.vmap(factorised_network_of(surrogate).mixture)(draws))
+    mixtures = np.asarray(jax.vmap(trunk_branch_of(surrogate).mixture)(draws))
     readout = np.linalg.lstsq(hidden, mixtures, rcond=1e-10)[0]
     network = dataclasses.replace(network, readout=jnp.asarray(readout, network.readout.dtype))
     return dataclasses.replace(surrogate, network=network)
@@ -357,7 +352,7 @@ def interpolate_gaussians(before: FullRank, after: FullRank, part: float) -> Ful
 
 def reach(before: FullRank, after: FullRank, normals: Draws) -> float:
     """How far the mean moved, in standard deviations of the q before along its own axes."""
-    old, new = (np.asarray(family.transformed(normals)) for family in (before, after))
+    old, new = (np.asarray(family.transform(normals)) for family in (before, after))
     factor = np.linalg.cholesky(np.atleast_2d(np.cov(old, rowvar=False)))
     moved = np.linalg.solve(factor, new.mean(axis=0) - old.mean(axis=0))
     return float(np.abs(moved).max()) if np.isfinite(moved).all() else np.inf
@@ -368,7 +363,7 @@ def distance(before: FullRank, after: FullRank, normals: Draws) -> float:
 
     The larger of both; of many unknowns one or another always moves with the patches drawn.
     """
-    old, new = (np.asarray(family.transformed(normals)) for family in (before, after))
+    old, new = (np.asarray(family.transform(normals)) for family in (before, after))
     shift = (new.mean(axis=0) - old.mean(axis=0)) / new.std(axis=0)
     growth = np.log(new.std(axis=0) / old.std(axis=0))
     return float(np.sqrt(np.maximum(np.mean(shift**2), np.mean(growth**2))))
@@ -384,7 +379,7 @@ def penalty_and_elbo(
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The penalty under the new q, on fresh patches, and the evidence lower bound."""
-    draws = family.transformed(normals)
+    draws = family.transform(normals)
     zs = equation_inputs(problem, draws[:SCORED_DRAWS])
     values = jax.lax.map(lambda one: penalty(one, surrogate, zs), jr.split(key, SCORED_PATCHES))
     fits = log_likelihoods(problem, surrogate, draws)

@@ -18,7 +18,7 @@ from riesz.penalty.in_time import StepPenalty, step_penalty
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
 from riesz.penalty.rows import values_at_nodes
 from riesz.posterior.family import antithetic
-from riesz.posterior.posterior import emulated_record
+from riesz.posterior.posterior import surrogate_record
 from riesz.problem.linearity import (
     affine_beside_the_equation,
     affine_coordinates,
@@ -35,13 +35,7 @@ from riesz.surrogate.surrogate import (
     boundary_values,
     frame_of,
 )
-from riesz.surrogate.trajectory import (
-    BEGUN,
-    Trajectory,
-    lifting_in_time,
-    responses,
-    trajectory,
-)
+from riesz.surrogate.trajectory import BEGUN, Trajectory, lifting_in_time, responses, trajectory
 
 AnySurrogate = Surrogate | Trajectory
 
@@ -184,7 +178,7 @@ def initial_surrogate(
     boundary = boundary_of(problem)
     network = initial_network(problem, key, width, features)
     bare = Surrogate(network, boundary, frame_of(forward.space.mesh, 0.0, forward.dtype))
-    return dataclasses.replace(bare, frame=scaled_frame(problem, bare))
+    return dataclasses.replace(bare, frame=frame_in_units(problem, bare))
 
 
 @once_per_problem
@@ -207,7 +201,7 @@ def initial_network(
     )
 
 
-def scaled_frame(problem: InverseProblem, bare: AnySurrogate) -> Frame:
+def frame_in_units(problem: InverseProblem, bare: AnySurrogate) -> Frame:
     """The frame of the mesh, and of what is observed beside the lifting."""
     forward = problem.forward
     lifted = surrogate_at_sensors(problem, bare, jnp.zeros(problem.num_coordinates, forward.dtype))
@@ -235,7 +229,7 @@ def initial_trajectory(
     frame = frame_of(forward.space.mesh, 0.0, forward.dtype)
     begins = time.initial is not None
     bare = trajectory(forward, network, frame, lifting, beside, begins=begins)
-    return dataclasses.replace(bare, frame=scaled_frame(problem, bare))
+    return dataclasses.replace(bare, frame=frame_in_units(problem, bare))
 
 
 def linear_coordinates(problem: InverseProblem) -> Int[np.ndarray, " linear"]:
@@ -251,7 +245,7 @@ def surrogate_at_sensors(
 ) -> Float[Array, " sensor"]:
     """The surrogate as exact engines observe a state: interpolated from the nodes around."""
     if isinstance(surrogate, Trajectory):
-        return problem.operator @ emulated_record(problem, surrogate, coordinates)
+        return problem.operator @ surrogate_record(problem, surrogate, coordinates)
     dofs = problem.operator.dofs
     x = problem.forward.cells.domain.nodes[:, dofs.ravel()].T
     values = values_at_nodes(surrogate, dofs.ravel(), x, {COORDINATES: coordinates})
@@ -278,8 +272,8 @@ def equation_inputs(
 
     def one(coordinates):
         z = problem.z(coordinates)
-        begun = None if problem.time is None else problem.time.initial_state(problem.forward, z)
-        return {**z, COORDINATES: coordinates} | ({} if begun is None else {BEGUN: begun})
+        initial = None if problem.time is None else problem.time.initial_state(problem.forward, z)
+        return {**z, COORDINATES: coordinates} | ({} if initial is None else {BEGUN: initial})
 
     return jax.vmap(one)(draws)
 

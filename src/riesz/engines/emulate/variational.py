@@ -21,7 +21,7 @@ from riesz.problem.problem import InverseProblem
 INFORMATION_DRAWS = 32
 
 
-def matched_normals(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dtype) -> Draws:
+def match_normals(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dtype) -> Draws:
     """Normal draws whose sample mean is zero and whose sample covariance is the unit matrix.
 
     A quadratic log-likelihood is then averaged exactly, and q has the right spread whatever the
@@ -73,7 +73,7 @@ def data_information(
         scaled = problem.whiten(slopes, problem.z(coordinates))
         return scaled.T @ scaled
 
-    return jnp.mean(jax.lax.map(one, family.transformed(normals)), axis=0)
+    return jnp.mean(jax.lax.map(one, family.transform(normals)), axis=0)
 
 
 @eqx.filter_jit
@@ -88,5 +88,5 @@ def negative_elbo(
 ) -> Float[Array, ""]:
     """Minus the evidence lower bound of a family, given in the coordinates of a frame."""
     family = gaussian_in_frame(own, frame)
-    fits = log_likelihoods(problem, surrogate, family.transformed(normals))
+    fits = log_likelihoods(problem, surrogate, family.transform(normals))
     return family.kl_to_prior() - share * jnp.mean(fits)

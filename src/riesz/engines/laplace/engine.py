@@ -28,6 +28,7 @@ from riesz.engines.laplace.hessian import hessian_vector_products, leading_eigen
 from riesz.engines.laplace.newton import MapSearch, SearchSettings, find_map, search_origin
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.notes import Note
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
@@ -85,15 +86,12 @@ class Laplace(SearchSettings, AbstractEngine):
         return Posterior(problem, family, states, history, self.name, work.seed, notes)
 
 
-def note_on_directions(values: Float[Array, " direction"], size: int) -> tuple[str, ...]:
+def note_on_directions(values: Float[Array, " direction"], size: int) -> tuple[Note, ...]:
     """A note where directions that were not looked at would narrow the posterior."""
     smallest = float(np.abs(np.asarray(values)).min())
     if smallest <= FEW or len(values) == size:
         return ()
-    return (
-        f"{len(values)} directions were looked at, and in the last of them the data still tell "
-        f"{smallest:.2g} of what the prior does: ask for more, num_modes=...",
-    )
+    return (Note("few_directions", count=len(values), share=smallest),)
 
 
 def laplace_approximation(
@@ -103,16 +101,12 @@ def laplace_approximation(
     num_modes: int,
     seed: int,
     devices: Devices | None = None,
-) -> tuple[PriorUpdate, Float[Array, " direction"], tuple[str, ...]]:
+) -> tuple[PriorUpdate, Float[Array, " direction"], tuple[Note, ...]]:
     """The Gaussian about the mode, the eigenvalues that make it, and what to warn of."""
     mode, steps, notes = search.end.coordinates, len(search.history["cost"]) - 1, ()
     if not search.converged:
-        more = "allow more time" if search.is_cut else "allow more with max_steps=..."
-        notes = (
-            f"the search for the mode ended {'out of time ' * search.is_cut}after {steps} "
-            f"step{'' if steps == 1 else 's'}, about {search.history['decrement'][-1]:.2g} "
-            f"posterior sd away from it: {more}, or start elsewhere.",
-        )
+        distance = search.history["decrement"][-1]
+        notes = (Note("map_search", steps=steps, distance=distance, is_cut=search.is_cut),)
 
     def action(directions):
         return over_rows(
@@ -126,5 +120,5 @@ def laplace_approximation(
             "the log-posterior has no maximum where the search ended: it bends upwards. Start "
             "elsewhere, start=..., or use nuts."
         )
-    kept = np.abs(np.asarray(values)) > NEGLIGIBLE
-    return PriorUpdate(mode, directions[:, kept], values[kept]), values, notes
+    informed = np.abs(np.asarray(values)) > NEGLIGIBLE
+    return PriorUpdate(mode, directions[:, informed], values[informed]), values, notes

@@ -26,7 +26,7 @@ from riesz.fem.default_solver import map_in_parts
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import PreparedJacobian, prepare_jacobian
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.solve import implicit_root, newton_guess
+from riesz.fem.root import implicit_root, newton_guess
 from riesz.priors.latent import Z
 from riesz.problem.problem import Coordinates, InverseProblem
 

@@ -128,7 +128,7 @@ def find_map(
     deadline: Deadline = Deadline(),  # noqa: B008 (immutable)
 ) -> MapSearch:
     """The mode near `start`, or how far the search has come by the deadline."""
-    stored = checkpoint.stored(STAGE)
+    stored = checkpoint.restore(STAGE)
     begin, curves = (start, []) if stored is None else (stored["coordinates"], stored["curves"])
     converged, is_cut = False, False
     watched = partial(deadline.enforce, "in the search for the mode")
@@ -207,7 +207,7 @@ def newton_step(
     gradient = at.gradient
     product = hessian_vector_product(problem, at, solver, second)
 
-    def unfinished(it: ConjugateGradientState):
+    def is_running(it: ConjugateGradientState):
         goal = forcing**2 * jnp.maximum(it.gained, tolerance**2)
         return (it.square > goal) & (it.number < MAX_ITERATIONS) & ~it.negative_curvature
 
@@ -239,7 +239,7 @@ def newton_step(
         number=jnp.zeros((), jnp.int32),
         negative_curvature=jnp.zeros((), bool),
     )
-    end = jax.lax.while_loop(unfinished, advance, begin)
+    end = jax.lax.while_loop(is_running, advance, begin)
     # Negative curvature at once: the gradient itself still leads down.
     direction = jnp.where(end.number == 0, -gradient, end.solution)
     return NewtonStep(direction, jnp.sqrt(end.gained + end.square), end.number)

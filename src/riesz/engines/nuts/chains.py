@@ -148,9 +148,9 @@ def sample_chains(
     for i, number in enumerate(side.numbers):
         if not bool(jnp.isfinite(states[i].potential_energy)):
             density.explain(begins[i][1])
-        kept = side.checkpoint.stored(f"chain {number}")
-        if kept is not None:
-            states[i], rows[i] = with_leaves(states[i], kept["state"]), kept["rows"]
+        stored = side.checkpoint.restore(f"chain {number}")
+        if stored is not None:
+            states[i], rows[i] = with_leaves(states[i], stored["state"]), stored["rows"]
             advanced(number, len(rows[i][0]))
     while any(counts := [min(BLOCK, total - (len(own[0]) if own else 0)) for own in rows]):
         check_clock()
@@ -161,8 +161,8 @@ def sample_chains(
             new = tuple(np.asarray(leaf)[: counts[i]] for leaf in jax.tree.leaves(block))
             both = zip(rows[i] or tuple(part[:0] for part in new), new, strict=True)
             rows[i] = tuple(map(np.concatenate, both))
-            kept = {"state": leaves_of(states[i]), "rows": rows[i]}
-            side.checkpoint.keep(f"chain {number}", kept)
+            stored = {"state": leaves_of(states[i]), "rows": rows[i]}
+            side.checkpoint.keep(f"chain {number}", stored)
             advanced(number, counts[i])
     shape = jax.tree.structure(transition_of(states[0]))
     return [jax.tree.unflatten(shape, map(jnp.asarray, own)) for own in rows]

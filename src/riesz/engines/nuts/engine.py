@@ -32,6 +32,7 @@ from riesz.engines.base import (
 )
 from riesz.engines.nuts.chains import AbstractDensity, NutsSettings, Transition, all_chains, kernels
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.notes import Note
 from riesz.posterior.chains import FEWEST, agreement
 from riesz.posterior.checks import STRAY
 from riesz.posterior.family import EmpiricalDraws
@@ -81,69 +82,55 @@ def draw_starts(
     return jnp.stack(starts)
 
 
-def history_of(kept: Transition) -> dict[str, Array]:
+def history_of(transition: Transition) -> dict[str, Array]:
     """Statistics of the kept draws, by chain, and how well the chains agree."""
-    draws = np.asarray(kept.coordinates)
+    draws = np.asarray(transition.coordinates)
     result = agreement(draws) if draws.shape[1] >= FEWEST else None
     measures = {}
     if result is not None:
         measures = {name: jnp.asarray(values) for name, values in result._asdict().items()}
     return measures | {
-        "log_density": kept.log_density,
-        "num_steps": kept.num_steps,
-        "accept_probability": kept.accept_probability,
-        "diverging": kept.diverging,
-        "step_size": kept.step_size,
+        "log_density": transition.log_density,
+        "num_steps": transition.num_steps,
+        "accept_probability": transition.accept_probability,
+        "diverging": transition.diverging,
+        "step_size": transition.step_size,
     }
 
 
-def sampler_warnings(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str, ...]:
+def sampler_warnings(history: dict[str, Array], names: tuple[str, ...]) -> tuple[Note, ...]:
     """What a reader must know before trusting the draws."""
     notes = []
     divergences = int(jnp.sum(history["diverging"]))
     if divergences > STRAY * history["diverging"].size:
-        notes.append(
-            f"{divergences} of {history['diverging'].size} transitions diverged, so that a part of "
-            "the posterior may be missed: raise target_accept, or look at the priors."
-        )
+        notes.append(Note("divergences", count=divergences, total=history["diverging"].size))
     r_hat = np.asarray(history.get("r_hat", np.full(len(names), math.nan)))
     worst = int(np.argmax(np.where(np.isfinite(r_hat), r_hat, math.inf)))
     if not np.isfinite(r_hat[worst]):
-        notes.append("there are too few draws to say whether the chains agree: take more.")
+        notes.append(Note("too_few_draws"))
         return tuple(notes)
     if r_hat[worst] > R_HAT:
-        notes.append(
-            f"the chains do not agree yet: r_hat is {r_hat[worst]:.3f} for {names[worst]}, above "
-            f"{R_HAT}; {advice_on_r_hat(r_hat[worst], *history['diverging'].shape)}"
-        )
+        are_apart = chains_are_apart(r_hat[worst], *history["diverging"].shape)
+        code = "chains_apart" if are_apart else "r_hat"
+        notes.append(Note(code, value=r_hat[worst], unknown=names[worst], limit=R_HAT))
     effective = np.nan_to_num(np.asarray(history["effective_draws"]), nan=1.0)
     fewest = int(np.argmin(effective))
     if effective[fewest] < FEW_EFFECTIVE:
-        notes.append(
-            f"the draws of {names[fewest]} are worth {effective[fewest]:.0f} independent ones, "
-            f"fewer than {FEW_EFFECTIVE}: means are good to "
-            f"{1 / math.sqrt(effective[fewest]):.0%} of a standard deviation; take more."
-        )
+        result = {"value": effective[fewest], "error": 1 / math.sqrt(effective[fewest])}
+        unknown = names[fewest]
+        notes.append(Note("effective_draws", **result, unknown=unknown, limit=FEW_EFFECTIVE))
         return tuple(notes)
     tails = np.nan_to_num(np.asarray(history.get("tail_draws", effective)), nan=1.0)
     fewest = int(np.argmin(tails))
     if tails[fewest] < FEW_EFFECTIVE:
-        notes.append(
-            f"in the tails the draws of {names[fewest]} are worth {tails[fewest]:.0f} independent "
-            f"ones, fewer than {FEW_EFFECTIVE}: its mean is good, the ends of its intervals are "
-            "rough; take more."
-        )
+        result = {"value": tails[fewest], "unknown": names[fewest]}
+        notes.append(Note("tail_draws", **result, limit=FEW_EFFECTIVE))
     return tuple(notes)
 
 
-def advice_on_r_hat(r_hat: float, num_chains: int, num_draws: int) -> str:
+def chains_are_apart(r_hat: float, num_chains: int, num_draws: int) -> bool:
     """A few draws may lie anywhere; many that stay in different places have a reason to."""
-    if r_hat < APART or num_chains == 1 or num_draws < FEW_EFFECTIVE:
-        return "take more warm-up and draws."
-    return (
-        "they lie in different places: the posterior may have more than one peak, and these draws "
-        "do not tell their weights; look at the chains one by one."
-    )
+    return bool(r_hat >= APART and num_chains > 1 and num_draws >= FEW_EFFECTIVE)
 
 
 class ExactDensity(AbstractDensity):
@@ -212,13 +199,13 @@ class Nuts(AbstractEngine):
 
         starts = draw_starts(has_density, where, self.num_chains, jr.fold_in(key, 1), len(origin))
         every = all_chains(density, how, key, starts, inverse_mass, self.num_samples, work)
-        kept: Transition = jax.tree.map(lambda leaf: leaf[:, self.num_warmup :], every)
+        after_warmup: Transition = jax.tree.map(lambda leaf: leaf[:, self.num_warmup :], every)
         # One gradient at the start of each chain, then one a leapfrog step.
         num_gradients = self.num_chains + jnp.sum(every.num_steps)
-        history = history_of(kept) | {"num_gradients": num_gradients}
+        history = history_of(after_warmup) | {"num_gradients": num_gradients}
         return Posterior(
             problem=problem,
-            distribution=EmpiricalDraws(kept.coordinates),
+            distribution=EmpiricalDraws(after_warmup.coordinates),
             states=states_by(self.linear_solver),
             history=history,
             engine=self.name,

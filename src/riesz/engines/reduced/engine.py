@@ -51,6 +51,7 @@ from riesz.engines.sample.engine import (
 from riesz.engines.sample.hamiltonian import Chain, Modes, init
 from riesz.errors import EngineError, RieszError
 from riesz.fem.linear.linear_solve import Automatic
+from riesz.notes import Note
 from riesz.posterior.checks import DOUBTFUL, rms_of
 from riesz.posterior.family import Draws, EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -87,9 +88,9 @@ class ReducedRun(NamedTuple):
     seen: SolvedStates
     gaps: Float[np.ndarray, " pilot"]  # of it and those before, at draws they had not seen
 
-    def stored(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """As a checkpoint keeps it: states are solved for again."""
-        return {"places": self.seen.points, "gaps": self.gaps, "run": self.run.stored()}
+        return {"places": self.seen.points, "gaps": self.gaps, "run": self.run.snapshot()}
 
 
 class Reduced(AbstractEngine):
@@ -142,12 +143,12 @@ class Reduced(AbstractEngine):
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
         searching, preparing, weighing = jr.split(jr.key(work.seed), 3)
-        kept = work.checkpoint.stored("peaks")
-        if kept is None:
+        stored = work.checkpoint.restore("peaks")
+        if stored is None:
             modes, used = self.search_modes(problem, searching, work)
             work.checkpoint.keep("peaks", {"found": leaves_of(modes), "used": leaves_of(used)})
         else:
-            modes, used = restore_modes(kept["found"]), restore_modes(kept["used"])
+            modes, used = restore_modes(stored["found"]), restore_modes(stored["used"])
         ready = self.prepare(problem, modes, used, preparing, work)
         plan = Plan(self.num_warmup, self.num_samples, self.target_accept)
         chains = work._replace(deadline=work.deadline.sooner(CHAINS))
@@ -159,7 +160,7 @@ class Reduced(AbstractEngine):
         draws = moves.coordinates[:, chosen]
         exact = solve_at(problem, states_by(self.linear_solver), flatten_chains(draws))
         logs = reduced_errors(ready.density, exact).log_ratios.reshape(draws.shape[:2])
-        result = importance_resample(np.asarray(draws), logs, weighing)
+        result = resample_by_ratio(np.asarray(draws), logs, weighing)
         if "effective_draws" in history:
             fewer = jnp.minimum(history["effective_draws"], result.effective_draws)
             history["effective_draws"] = fewer
@@ -191,22 +192,22 @@ class Reduced(AbstractEngine):
         return result, usable_modes(ExactDensity(problem, solver), result, jr.fold_in(key, 1))
 
     def prepare(
-        self, problem: InverseProblem, found: Modes, used: Modes, key: PRNGKeyArray, work: Work
+        self, problem: InverseProblem, modes: Modes, used: Modes, key: PRNGKeyArray, work: Work
     ) -> ReducedRun:
         """Reduced equations one after the other, each by states where chains by the last one go."""
         states = states_by(self.linear_solver)
         half = -(-self.num_snapshots // 2)
         each = -(-half // self.num_chains)
-        kept = work.checkpoint.stored("pilots")
-        if kept is None:
+        stored = work.checkpoint.restore("pilots")
+        if stored is None:
             draw_key, place_key, chain_key = jr.split(key, 3)
-            places = draw_about_modes(found, self.num_snapshots, draw_key)
-            seen = solve_at(problem, states, places).finite()
-            density = density_from(problem, centre_of(found), seen, self.num_modes)
-            chains = init_dispersed(density, found, self.num_chains, place_key, chain_key)
-            ready = ReducedRun(density, ChainsState(chains, used), seen, np.zeros(0))
+            places = draw_about_modes(modes, self.num_snapshots, draw_key)
+            solved = solve_at(problem, states, places).finite()
+            density = density_from(problem, centre_of(modes), solved, self.num_modes)
+            chains = init_dispersed(density, modes, self.num_chains, place_key, chain_key)
+            ready = ReducedRun(density, ChainsState(chains, used), solved, np.zeros(0))
         else:
-            ready = restore_run(problem, kept, states, self.num_modes)
+            ready = restore_run(problem, stored, states, self.num_modes)
         # Of a pilot nothing is kept but its end.
         pilot = Plan(PILOT_WARMUP, each, self.target_accept)
         unkept = work._replace(checkpoint=NO_CHECKPOINT)
@@ -215,13 +216,13 @@ class Reduced(AbstractEngine):
             places = flatten_chains(jnp.asarray(moved.transition.coordinates))
             fresh = solve_at(problem, states, places).finite()
             gap = rms_of(reduced_errors(ready.density, fresh).gaps.ravel())
-            seen = join_states(SolvedStates(*(one[-half:] for one in ready.seen)), fresh)
-            density = density_from(problem, centre_of(run.modes), seen, self.num_modes)
+            solved = join_states(SolvedStates(*(one[-half:] for one in ready.seen)), fresh)
+            density = density_from(problem, centre_of(run.modes), solved, self.num_modes)
             chains = [restart_chain(density, chain) for chain in run.chains]
             run = ChainsState(chains, run.modes, num_gradients=run.num_gradients)
             gaps = np.append(ready.gaps, gap if np.isfinite(gap) else np.inf)
-            ready = ReducedRun(density, run, seen, gaps)
-            work.checkpoint.keep("pilots", ready.stored())
+            ready = ReducedRun(density, run, solved, gaps)
+            work.checkpoint.keep("pilots", ready.snapshot())
         if not ready.gaps[-1] <= LARGEST_GAP:
             raise EngineError(
                 f"reduced: {ready.density.equation.num_modes} modes of {len(ready.seen.points)} "
@@ -233,15 +234,15 @@ class Reduced(AbstractEngine):
 
 
 def restore_run(
-    problem: InverseProblem, kept: Mapping[str, Any], states: ExactStates, num_modes: int
+    problem: InverseProblem, stored: Mapping[str, Any], states: ExactStates, num_modes: int
 ) -> ReducedRun:
     """From what a checkpoint has kept."""
-    seen = solve_at(problem, states, jnp.asarray(kept["places"]))
-    centre = centre_of(restore_modes(kept["run"]["peaks"]))
-    density = density_from(problem, centre, seen, num_modes)
-    chains = [init(density, jr.key(0), centre) for _ in kept["run"]["chains"]]
-    run = ChainsState(chains, restore_modes(kept["run"]["peaks"])).restore(kept["run"])
-    return ReducedRun(density, run, seen, np.asarray(kept["gaps"]))
+    solved = solve_at(problem, states, jnp.asarray(stored["places"]))
+    centre = centre_of(restore_modes(stored["run"]["peaks"]))
+    density = density_from(problem, centre, solved, num_modes)
+    chains = [init(density, jr.key(0), centre) for _ in stored["run"]["chains"]]
+    run = ChainsState(chains, restore_modes(stored["run"]["peaks"])).restore(stored["run"])
+    return ReducedRun(density, run, solved, np.asarray(stored["gaps"]))
 
 
 def draw_about_modes(modes: Modes, count: int, key: PRNGKeyArray) -> Draws:
@@ -279,10 +280,10 @@ class ResampledDraws(NamedTuple):
     draws: Float[np.ndarray, "chain draw coordinate"]
     k_hat: float
     effective_draws: float
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
-def importance_resample(
+def resample_by_ratio(
     draws: Float[np.ndarray, "chain draw coordinate"],
     log_ratios: Float[np.ndarray, "chain draw"],
     key: PRNGKeyArray,
@@ -301,13 +302,9 @@ def importance_resample(
     # Of all chains together: one that is where the exact posterior is not loses its draws.
     levels = (np.arange(logs.size) + float(jr.uniform(key))) / logs.size
     ends = np.cumsum(result.weights)
-    kept = np.searchsorted(ends, levels * ends[-1])
-    again = draws.reshape(logs.size, -1)[kept].reshape(draws.shape)
+    chosen = np.searchsorted(ends, levels * ends[-1])
+    again = draws.reshape(logs.size, -1)[chosen].reshape(draws.shape)
     notes = ()
     if not result.k_hat <= DOUBTFUL:
-        notes = (
-            f"k-hat of exact over reduced densities is {result.k_hat:.2f}, above {DOUBTFUL}: the "
-            "reduced equation is not good enough for its draws to be corrected by their weights. "
-            "Set num_snapshots and num_modes higher, or use sample.",
-        )
+        notes = (Note("reduced_k_hat", value=result.k_hat, limit=DOUBTFUL),)
     return ResampledDraws(again, result.k_hat, result.effective_draws, notes)

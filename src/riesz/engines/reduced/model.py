@@ -78,24 +78,24 @@ def join_states(one: SolvedStates, other: SolvedStates) -> SolvedStates:
 
 
 def density_from(
-    problem: InverseProblem, centre: Coordinates, seen: SolvedStates, num_modes: int
+    problem: InverseProblem, centre: Coordinates, solved: SolvedStates, num_modes: int
 ) -> ReducedDensity:
     """From exact states, with the energy of the equation at a centre of them."""
     forward = problem.forward
     free = np.asarray(forward.free)
-    neglected = HIDDEN * noise_share(problem, centre, seen)
-    basis = pod_basis(seen.states[:, free], energy_at(problem, centre), num_modes, neglected)
-    z = latent_values(problem, on_device(seen.points))
+    neglected = HIDDEN * noise_share(problem, centre, solved)
+    basis = pod_basis(solved.states[:, free], energy_at(problem, centre), num_modes, neglected)
+    z = latent_values(problem, on_device(solved.points))
     equation = reduced_equation(forward, z, basis, neglected)
     sensors = problem.operator.to_scipy()[:, free] @ basis.columns
     return ReducedDensity(problem, equation, on_device(sensors))
 
 
-def noise_share(problem: InverseProblem, centre: Coordinates, seen: SolvedStates) -> float:
+def noise_share(problem: InverseProblem, centre: Coordinates, solved: SolvedStates) -> float:
     """How large noise is beside what the sensors see of states."""
-    signal = on_device(problem.operator.to_scipy() @ seen.states.T)
-    told = np.asarray(problem.whiten(signal, problem.z(centre)))
-    return 1 / max(rms_of(told.ravel()), np.finfo(float).tiny)
+    signal = on_device(problem.operator.to_scipy() @ solved.states.T)
+    whitened = np.asarray(problem.whiten(signal, problem.z(centre)))
+    return 1 / max(rms_of(whitened.ravel()), np.finfo(float).tiny)
 
 
 def energy_at(problem: InverseProblem, centre: Coordinates) -> sp.csr_array:

@@ -104,15 +104,15 @@ class Linearised(eqx.Module):
     def without_error(self) -> Float[Array, " free"]:
         return jnp.zeros_like(self.responses[0])
 
-    def seen(self, error: Float[Array, " free"]) -> Float[Array, " sensor"]:
+    def effect_at_sensors(self, error: Float[Array, " free"]) -> Float[Array, " sensor"]:
         """What an error of the equation does at the sensors."""
         return self.responses @ error
 
-    def pulled(self, weights: Float[Array, " sensor"]) -> Float[Array, " free"]:
+    def adjoint_effect(self, weights: Float[Array, " sensor"]) -> Float[Array, " free"]:
         """The same transposed."""
         return weights @ self.responses
 
-    def moved(
+    def state_with_error(
         self, problem: InverseProblem, z: PyTree, error: Float[Array, " free"]
     ) -> Float[Array, " node"]:
         """The state with an error of the equation."""

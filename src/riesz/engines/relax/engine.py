@@ -59,6 +59,7 @@ from riesz.engines.relax.training import (
     train_to_tail,
 )
 from riesz.errors import RieszError
+from riesz.notes import Note
 from riesz.penalty.gram import Gram, check_energy
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import AbstractPenalty, exact_penalty
@@ -276,29 +277,18 @@ def fit_relaxed(
 
 def notes_on_fit(
     problem: InverseProblem, scales: Scales, end: RefinedGaussian | None
-) -> tuple[str, ...]:
+) -> tuple[Note, ...]:
     """What a reader must know before trusting the posterior."""
     is_learned = len(scales.values) > 1
     if end is None:
         is_affine = len(affine_coordinates(problem)) == problem.num_coordinates
         if is_affine or (scales.values <= HARMLESS).all():
             return ()
-        return (
-            "polishing_rounds is 0 and the equation's matrix depends on the unknowns: training "
-            "alone leaves out how likely an error of that size is for each value of them, "
-            "log|S(z)| / 2, and favours values that let errors grow, the more so with many "
-            "sensors.",
-        )
+        return (Note("no_polishing"),)
     notes = []
     if not end.is_settled:
-        notes.append(
-            "q had not settled by the last of the rounds of exact solves: look at the check, and "
-            "allow more polishing_rounds."
-        )
+        notes.append(Note("polishing_unsettled"))
     if is_learned:
         low, middle, high = np.interp((0.025, 0.5, 0.975), np.cumsum(end.scales), scales.values)
-        notes.append(
-            f"the data leave a learned epsilon_rel between {low:.2g} and {high:.2g} (95 %, median "
-            f"{middle:.2g}): the posterior is averaged over that range."
-        )
+        notes.append(Note("epsilon_range", low=low, high=high, median=middle))
     return tuple(notes)

@@ -23,10 +23,10 @@ from riesz.engines.relax.discrepancy import (
     relax_solver,
 )
 from riesz.engines.relax.schedule import Learned
-from riesz.engines.relax.states import linearised_equation
+from riesz.engines.relax.states import linearise_equation
 from riesz.errors import RieszError
 from riesz.fem.linear.sparse import SparseMatrix
-from riesz.fem.solve import require_float64
+from riesz.fem.root import require_float64
 from riesz.observe.likelihood import Gaussian
 from riesz.penalty.gram import Gram, dual_norm
 from riesz.penalty.norm import PatchNorm, SchwarzPatches
@@ -83,7 +83,7 @@ def maximum_likelihood_epsilon(
     $N(h - J\bar\xi,\; D + \epsilon^2 K + J J^\top)$: for linear equations exactly. Its
     log-determinant is what keeps epsilon from growing without end; the paper's objective drops it.
     """
-    here = linearised_equation(problem, coordinates, relax_solver(problem))
+    here = linearise_equation(problem, coordinates, relax_solver(problem))
     grid = np.log(Learned().scales().values)
     slopes = np.asarray(sensor_jacobian(problem, coordinates))
     problem.check_solved(coordinates[None], slopes[None])
@@ -156,7 +156,7 @@ def gram_matrix(penalty: AbstractPenalty) -> SparseMatrix:
 def median_unit(problem: InverseProblem, factor: AbstractErrors) -> Float[Array, ""]:
     """The epsilon that counts as one noise sd at the priors' medians."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    here = linearised_equation(problem, origin, relax_solver(problem))
+    here = linearise_equation(problem, origin, relax_solver(problem))
     errors = jnp.diagonal(here.discrepancy(factor))
     return epsilon_unit(errors, noise_variances(problem, origin))
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.devices import Devices, over_rows
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
-from riesz.engines.emulate.variational import matched_normals
+from riesz.engines.emulate.variational import match_normals
 from riesz.engines.relax.states import RelaxedStates
 from riesz.posterior.family import Draws, FullRank, full_rank_of
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -76,7 +76,7 @@ class Candidate(NamedTuple):
     look: DrawMoments
 
 
-class Refinement(NamedTuple):
+class RefinementSetup(NamedTuple):
     """What all searches for a q share."""
 
     problem: InverseProblem
@@ -89,9 +89,9 @@ class Refinement(NamedTuple):
     def search(self, states: RelaxedStates, family: FullRank, stage: str) -> Candidate:
         """The Gaussian nearest to the density, on one set of draws."""
         share, done = 1.0, 0
-        kept = self.checkpoint.stored(stage)
-        if kept is not None:
-            family, done = with_leaves(family, kept["family"]), kept["done"]
+        stored = self.checkpoint.restore(stage)
+        if stored is not None:
+            family, done = with_leaves(family, stored["family"]), stored["done"]
         with progress_bar(self.progress) as shown:
             task = shown.add_task(stage, total=self.most, completed=done, terms="compiling")
             look = moments_at_draws(self.problem, states, family, self.normals, self.devices)
@@ -124,8 +124,8 @@ def refine_gaussian(
     """The Gaussian nearest to the relaxed posterior, or with its moments if epsilon is learned."""
     size, states = problem.num_coordinates, states.ready(problem)
     count = max(num_draws, FOR_EACH_UNKNOWN * size)
-    normals = matched_normals(key, count, size, problem.forward.dtype)
-    search = Refinement(problem, normals, rounds, progress, checkpoint, devices)
+    normals = match_normals(key, count, size, problem.forward.dtype)
+    search = RefinementSetup(problem, normals, rounds, progress, checkpoint, devices)
     whole = search.search(states, family, STAGE)
     if len(states.epsilon) == 1:
         return RefinedGaussian(whole.family, whole.look.scales, whole.look.is_settled)
@@ -133,7 +133,7 @@ def refine_gaussian(
 
 
 def average_over_epsilon(
-    rounds: Refinement, states: RelaxedStates, whole: Candidate
+    rounds: RefinementSetup, states: RelaxedStates, whole: Candidate
 ) -> RefinedGaussian:
     """The Gaussian with the mean and the covariance of the posterior over all epsilon.
 
@@ -183,7 +183,7 @@ def moments_at_draws(
     normals: Draws,
     devices: Devices | None = None,
 ) -> DrawMoments:
-    draws = family.transformed(normals)
+    draws = family.transform(normals)
     values, slopes, scales = over_rows(at_draws, (problem, states), draws, devices)
     pulled = np.asarray(slopes @ family.factor())
     bend = -pulled.T @ np.asarray(normals) / len(normals)

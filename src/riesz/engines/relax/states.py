@@ -41,7 +41,7 @@ from riesz.fem.time.steps import Steps, solve_backwards, solve_forwards, steps_o
 from riesz.penalty.gram import Gram, dual_norm
 from riesz.penalty.in_time import StepPenalty
 from riesz.posterior.family import Draws, antithetic
-from riesz.posterior.posterior import AbstractStateMap, Read, States, compiled_states
+from riesz.posterior.posterior import AbstractStateMap, Read, States, evaluate_states
 from riesz.priors.latent import ManyZ
 from riesz.problem.observation_in_time import ObservationInTime
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -151,17 +151,19 @@ class LinearisedInTime(eqx.Module):
     def without_error(self) -> Errors:
         return jnp.zeros_like(self.rows[:, 0])
 
-    def seen(self, errors: Errors) -> Float[Array, " sensor"]:
+    def effect_at_sensors(self, errors: Errors) -> Float[Array, " sensor"]:
         """What errors of the steps do at the readings."""
         result = solve_forwards(self.steps, errors[:, None], self.solver)[:, 0]
         return jnp.einsum("nsf,nf->s", self.rows, result)
 
-    def pulled(self, weights: Float[Array, " sensor"]) -> Errors:
+    def adjoint_effect(self, weights: Float[Array, " sensor"]) -> Errors:
         """The same transposed."""
         sides = jnp.einsum("nsf,s->nf", self.rows, weights)
         return solve_backwards(self.steps, sides[:, None], self.solver)[:, 0]
 
-    def moved(self, problem: InverseProblem, z: PyTree, errors: Errors) -> Float[Array, " record"]:
+    def state_with_error(
+        self, problem: InverseProblem, z: PyTree, errors: Errors
+    ) -> Float[Array, " record"]:
         """The record with errors of the steps."""
         assert problem.time is not None
         operator = problem.time.sensors.operator
@@ -189,17 +191,17 @@ def propagate_errors(
     return jnp.concatenate([jnp.zeros_like(read_off[:1]), read_off])
 
 
-def linearised_equation(
+def linearise_equation(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
 ) -> Linearised | LinearisedInTime:
     """About its solution."""
     if problem.time is None:
         return linearise(problem, coordinates, solver)
-    return linearised_in_time(problem, problem.z(coordinates), solver)
+    return linearise_in_time(problem, problem.z(coordinates), solver)
 
 
 @eqx.filter_jit
-def linearised_in_time(
+def linearise_in_time(
     problem: InverseProblem, z: PyTree, solver: AbstractLinearSolver
 ) -> LinearisedInTime:
     """By one march; K takes one backwards for each reading."""
@@ -325,7 +327,7 @@ class RelaxedStates(AbstractStateMap):
     def from_outside(
         self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws, z: ManyZ
     ) -> States:
-        return compiled_states(self.ready(problem), problem, key, coordinates)
+        return evaluate_states(self.ready(problem), problem, key, coordinates)
 
     def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         keys = jr.split(key, len(coordinates))
@@ -343,7 +345,7 @@ class RelaxedStates(AbstractStateMap):
         self, problem: InverseProblem, coordinates: Coordinates
     ) -> Float[Array, " scale"]:
         r"""The same with the unknowns."""
-        here = linearised_equation(problem, coordinates, self.linear_solver)
+        here = linearise_equation(problem, coordinates, self.linear_solver)
         fits = self.log_fits(problem, problem.z(coordinates), here)
         return problem.latents.log_prior(coordinates) + fits
 
@@ -356,10 +358,10 @@ class RelaxedStates(AbstractStateMap):
     ) -> Float[Array, " node"]:
         """One state given the unknowns and the data."""
         here, z = (
-            linearised_equation(problem, coordinates, self.linear_solver),
+            linearise_equation(problem, coordinates, self.linear_solver),
             problem.z(coordinates),
         )
-        return here.moved(problem, z, self.error(problem, key, z, here))
+        return here.state_with_error(problem, z, self.error(problem, key, z, here))
 
     def error(
         self, problem: InverseProblem, key: PRNGKeyArray, z: PyTree, here: Here
@@ -371,8 +373,10 @@ class RelaxedStates(AbstractStateMap):
         error = epsilon * self.factor.draw(error_key, here.without_error())  # before the data
         noise = jnp.sqrt(variances) * jr.normal(noise_key, variances.shape, variances.dtype)
         covariance = jnp.diag(variances) + epsilon**2 * here.discrepancy(self.factor)
-        gap = problem.observed - problem.operator @ here.state - here.seen(error) - noise
-        pulled = here.pulled(jnp.linalg.solve(covariance, gap))
+        gap = (
+            problem.observed - problem.operator @ here.state - here.effect_at_sensors(error) - noise
+        )
+        pulled = here.adjoint_effect(jnp.linalg.solve(covariance, gap))
         return error + epsilon**2 * self.factor.gram(pulled)
 
     def beside_the_march(
@@ -384,5 +388,5 @@ class RelaxedStates(AbstractStateMap):
         read: Read,
         solver: AbstractLinearSolver,
     ) -> Float[Array, "time place"]:
-        here = linearised_in_time(problem, z, solver)
+        here = linearise_in_time(problem, z, solver)
         return propagate_errors(under, z, self.error(problem, key, z, here), read, solver)

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.engines.emulate.start import equation_inputs, log_likelihoods
-from riesz.engines.emulate.variational import matched_normals
+from riesz.engines.emulate.variational import match_normals
 from riesz.engines.relax.schedule import AbstractSchedule, Learned
 from riesz.engines.relax.states import LooseTrajectory
 from riesz.engines.training import train
@@ -47,7 +47,7 @@ class Terms(eqx.Module):
         return self.misfit + self.kl + self.penalty
 
 
-def relaxed_terms(
+def objective_terms(
     problem: InverseProblem,
     penalty: AnyPenalty,
     surrogate: AnySurrogate,
@@ -57,7 +57,7 @@ def relaxed_terms(
     epsilon: Float[Array, ""],
 ) -> Terms:
     """The objective on given normal draws and a key for the patches."""
-    draws = family.transformed(normals)
+    draws = family.transform(normals)
     zs = equation_inputs(problem, draws)
     if isinstance(surrogate, NodalSurrogate):
         assert isinstance(penalty, AbstractPenalty)  # one in time has no nodal states
@@ -137,7 +137,7 @@ class RelaxStep(eqx.Module):
         draw_key, patch_key = jr.split(key)
         problem = data.problem
         # Draws with the right moments: q's spread would be noisy without.
-        normals = matched_normals(
+        normals = match_normals(
             draw_key, self.pace.num_samples, problem.num_coordinates, problem.forward.dtype
         )
         relative = data.path[state.count]
@@ -146,7 +146,7 @@ class RelaxStep(eqx.Module):
             part, family = moving
             surrogate = with_part(data.surrogate, part)
             epsilon = relative * data.unit
-            terms = relaxed_terms(
+            terms = objective_terms(
                 problem, data.penalty, surrogate, family, patch_key, normals, epsilon
             )
             return terms.penalty if self.on_prior else terms.total(), terms

@@ -30,6 +30,7 @@ from riesz.engines.sample.hamiltonian import (
 )
 from riesz.engines.sample.metric import Metric, refine_metric, stack_metrics
 from riesz.errors import OutOfTimeError
+from riesz.notes import Note
 from riesz.posterior.chains import agreement
 from riesz.progress import format_levels, progress_bar
 
@@ -119,7 +120,7 @@ class ChainsState(NamedTuple):
     done: int = 0
     num_gradients: int = 0
 
-    def stored(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """As a checkpoint keeps it."""
         return {
             "chains": tuple(map(leaves_of, self.chains)),
@@ -140,9 +141,9 @@ class ChainsState(NamedTuple):
 
 def run_chains(
     density: AbstractDensity, run: ChainsState, plan: Plan, work: Work
-) -> tuple[HMCTransition, ChainsState, tuple[str, ...]]:
+) -> tuple[HMCTransition, ChainsState, tuple[Note, ...]]:
     """The draws of all chains, where they ended, and a note where they were cut short."""
-    stored = work.checkpoint.stored(STAGE)
+    stored = work.checkpoint.restore(STAGE)
     run = run if stored is None else run.restore(stored)
     warmup, draws = warmup_windows(plan.num_warmup), draw_windows(plan)
     wanted, notes = jnp.asarray(plan.target_accept), ()
@@ -164,7 +165,7 @@ def run_chains(
                 except OutOfTimeError:
                     notes = (note_on_time(run.done - plan.num_warmup, len(run.chains)),)
                     break
-                work.checkpoint.keep(STAGE, run.stored())
+                work.checkpoint.keep(STAGE, run.snapshot())
                 shown.update(task, advance=count, terms=format_levels(progress_terms(run)))
             if notes or (window in draws and run.done == window.end and is_enough(run)):
                 break
@@ -189,7 +190,7 @@ def is_enough(run: ChainsState) -> bool:
     return True
 
 
-def note_on_time(num_draws: int, num_chains: int) -> str:
+def note_on_time(num_draws: int, num_chains: int) -> Note:
     """What a run that is out of time has; nothing that could be shown is an error."""
     if num_draws < FEWEST_IN_TIME:
         result = "in the warm-up" if num_draws <= 0 else f"after {num_draws} draws of each chain"
@@ -197,7 +198,7 @@ def note_on_time(num_draws: int, num_chains: int) -> str:
             f"the time was over {result}, too early for a posterior: allow more, or ask for less "
             "warm-up."
         )
-    return f"the time was over after {num_draws} draws of each of {num_chains} chains."
+    return Note("time_in_chains", num_draws=num_draws, num_chains=num_chains)
 
 
 def num_threads(num_chains: int) -> int:
@@ -240,11 +241,11 @@ def transition_shapes(density: AbstractDensity, run: ChainsState) -> HMCTransiti
 
 
 def after_block(
-    run: ChainsState, found: list[tuple[Chain, HMCTransition]], done: int, window: Window
+    run: ChainsState, blocks_of_chains: list[tuple[Chain, HMCTransition]], done: int, window: Window
 ) -> ChainsState:
     """With what was seen, and with refined coordinates at the end of a window."""
-    count, chains = done - run.done, [chain for chain, _ in found]
-    transitions = [rows for _, rows in found]
+    count, chains = done - run.done, [chain for chain, _ in blocks_of_chains]
+    transitions = [rows for _, rows in blocks_of_chains]
     if not window.refines:
         empty = [rows.gradient[:, :0] for rows in transitions]
         transitions = eqx.tree_at(lambda each: [t.gradient for t in each], transitions, empty)

@@ -49,6 +49,7 @@ from riesz.engines.sample.hamiltonian import Chain, HMCTransition, Modes, init
 from riesz.engines.sample.metric import Metric, metric_about, stack_metrics
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.notes import Note
 from riesz.posterior.chains import agreement
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
@@ -137,7 +138,7 @@ def usable_modes(density: AbstractDensity, modes: Modes, key: PRNGKeyArray) -> M
 def agreement_along(
     draws: Float[np.ndarray, "chain draw coordinate"],
     directions: Float[np.ndarray, "coordinate direction"],
-) -> tuple[dict[str, Array], tuple[str, ...]]:
+) -> tuple[dict[str, Array], tuple[Note, ...]]:
     """Agreement along the directions in which data tell something, and what to warn of.
 
     Each has a small part in each of many coordinates, where it would not be seen.
@@ -149,22 +150,13 @@ def agreement_along(
     return {f"{name}_along": rows for name, rows in result.items()}, notes
 
 
-def note_on_modes(owner: Int[np.ndarray, "chain draw"], count: int) -> tuple[str, ...]:
+def note_on_modes(owner: Int[np.ndarray, "chain draw"], count: int) -> tuple[Note, ...]:
     """That there is more than one, and whether their weights can be relied on."""
     if count == 1:
         return ()
-    shares = ", ".join(f"{np.mean(owner == number):.0%}" for number in range(count))
-    changes = int(np.sum(owner[:, 1:] != owner[:, :-1]))
-    note = (
-        f"the posterior has {count} separate peaks, with {shares} of the draws: means and standard "
-        "deviations tell little of it, look at its distribution"
-    )
-    if changes >= RARE:
-        return (f"{note}. Chains went from one to another {changes} times.",)
-    return (
-        f"{note}. Chains went from one to another only {changes} times, so that these shares are "
-        "not to be relied on: where chains were started has made them.",
-    )
+    shares = [np.mean(owner == number) for number in range(count)]
+    changes = np.sum(owner[:, 1:] != owner[:, :-1])
+    return (Note("modes", count=count, shares=shares, changes=changes, is_rare=changes < RARE),)
 
 
 class Sample(AbstractEngine):
@@ -202,7 +194,7 @@ class Sample(AbstractEngine):
         solver = problem.default_solver(as_solver(self.linear_solver))
         density, key = ExactDensity(problem, solver), jr.key(work.seed)
         searching, starting, own = jr.split(key, 3)
-        stored = work.checkpoint.stored("peaks")
+        stored = work.checkpoint.restore("peaks")
         if stored is None:
             origin = search_origin(problem, solver, self.start, work)
             count = self.num_searches or default_searches(problem.num_coordinates)
@@ -222,7 +214,7 @@ class Sample(AbstractEngine):
         problem: InverseProblem,
         transitions: HMCTransition,
         run: ChainsState,
-        stopped: tuple[str, ...],
+        stopped: tuple[Note, ...],
         work: Work,
     ) -> Posterior:
         moves: Transition = jax.tree.map(jnp.asarray, transitions.transition)

@@ -200,11 +200,11 @@ def transition(
     momentum = jr.normal(momentum_key, chain.position.shape)
     energy = 0.5 * momentum @ momentum - chain.log_density
 
-    def lost(energy_now):
+    def is_lost(energy_now):
         return ~(energy_now - energy < DIVERGING)
 
-    def unfinished(at):
-        return (at[0] < num_steps) & ~lost(at[-1])
+    def is_running(at):
+        return (at[0] < num_steps) & ~is_lost(at[-1])
 
     def one_step(at):
         number, whitened, momentum, gradient, _, _ = at
@@ -219,9 +219,9 @@ def transition(
         *(jnp.zeros((), int), metric.whiten(chain.position), momentum),
         *(chain.gradient, chain.log_density, energy),
     )
-    taken, whitened, _, gradient, value, last = jax.lax.while_loop(unfinished, one_step, begin)
+    taken, whitened, _, gradient, value, last = jax.lax.while_loop(is_running, one_step, begin)
     position = metric.unwhiten(whitened)
-    diverged = lost(last)
+    diverged = is_lost(last)
     probability = jnp.where(diverged, 0.0, jnp.exp(jnp.minimum(0.0, energy - last)))
     probability = jnp.where(modes.nearest(position) == mode, probability, 0.0)
     accepted = jr.uniform(accept_key) < probability

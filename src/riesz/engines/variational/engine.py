@@ -33,6 +33,7 @@ from riesz.engines.variational.natural import (
     restore,
 )
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.notes import Note
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
@@ -101,9 +102,11 @@ class Variational(AbstractEngine):
         sides = self.directions_of(problem)
         solver = problem.default_solver(as_solver(self.linear_solver), num_rhs=sides)
         searching, own = jr.split(jr.key(work.seed))
-        kept = work.checkpoint.stored(STAGE)
+        stored = work.checkpoint.restore(STAGE)
         with progress_bar(work.progress) as shown:
-            begin = self.first(problem, solver, searching, work) if kept is None else restore(kept)
+            begin = (
+                self.first(problem, solver, searching, work) if stored is None else restore(stored)
+            )
             task = shown.add_task("q", total=self.max_steps, terms="")
             shown.advance(task, len(begin.curves))
             result = fit_gaussian(
@@ -113,7 +116,7 @@ class Variational(AbstractEngine):
                 lambda terms: shown.update(task, advance=1, terms=format_levels(terms)),
                 *(work.checkpoint, work.deadline),
             )
-        return self.told(problem, result, work)
+        return self.build_posterior(problem, result, work)
 
     def first(
         self, problem: InverseProblem, solver: AbstractLinearSolver, key, work: Work
@@ -126,35 +129,24 @@ class Variational(AbstractEngine):
         )
         return init(problem, mode.end, solver, self.directions_of(problem), key)
 
-    def told(self, problem: InverseProblem, found: FitState, work: Work) -> Posterior:
+    def build_posterior(self, problem: InverseProblem, state: FitState, work: Work) -> Posterior:
         """With its curves, and notes of what a reader must know."""
-        family, last = found.family, found.curves[-1]
-        kept = np.abs(np.asarray(family.information)) > NEGLIGIBLE
-        narrowed = PriorUpdate(family.mean, family.directions[:, kept], family.information[kept])
-        curves = {name: jnp.asarray([row[name] for row in found.curves]) for name in last}
+        family, last = state.family, state.curves[-1]
+        informed = np.abs(np.asarray(family.information)) > NEGLIGIBLE
+        narrowed = PriorUpdate(
+            family.mean, family.directions[:, informed], family.information[informed]
+        )
+        curves = {name: jnp.asarray([row[name] for row in state.curves]) for name in last}
         notes = note_on_directions(family.information, problem.num_coordinates)
-        if not has_converged(found, self.tolerance):
-            why = (
-                f"a step was still {last['step']:.2g} posterior sd long"
-                if found.num_averaged == 0
-                else f"by chance its means are off by up to {last['mean_error']:.2g} posterior sd, "
-                f"its standard deviations by {last['sd_error']:.0%}"
-            )
-            steps = len(found.curves)
-            notes = (
-                *notes,
-                f"q was not found in {steps} step{'' if steps == 1 else 's'}"
-                f"{', and the time was over' * (steps < self.max_steps)}: {why}. Allow more with "
-                "max_steps=..., see more in each with num_draws=..., or use sample.",
-            )
-        if found.num_failed:
-            every = len(found.curves) * 2 * self.num_pairs
-            notes = (
-                *notes,
-                f"at {found.num_failed} of {every} draws of q the equation had no solution or the "
-                "data no likelihood, and they were left out: look for priors that allow impossible "
-                "coefficients.",
-            )
+        if not has_converged(state, self.tolerance):
+            steps, errors = len(state.curves), ("mean_error", "sd_error")
+            sizes = {name: last[name] for name in (errors if state.num_averaged else ("step",))}
+            cut = {"steps": steps, "is_cut": steps < self.max_steps}
+            notes = (*notes, Note("variational_unconverged", **cut, **sizes))
+        if state.num_failed:
+            every = len(state.curves) * 2 * self.num_pairs
+            lost = state.num_failed
+            notes = (*notes, Note("variational_no_solution", lost=lost, total=every))
         history = curves | {"eigenvalues": family.information}
         states = states_by(self.linear_solver)
         return Posterior(problem, narrowed, states, history, self.name, work.seed, notes)

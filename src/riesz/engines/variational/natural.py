@@ -83,7 +83,7 @@ class FitState(NamedTuple):
     num_failed: int
     curves: tuple[dict[str, float], ...]
 
-    def stored(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """As a checkpoint keeps it."""
         own = self.family
         return {
@@ -151,7 +151,7 @@ def fit_gaussian(
                     raise
                 break
             state = step(state, derivatives, tolerance)
-            checkpoint.keep(STAGE, state.stored())
+            checkpoint.keep(STAGE, state.snapshot())
             report(state.curves[-1])
     return state
 
@@ -178,7 +178,7 @@ def derivatives_at_draws(
 ) -> DrawDerivatives:
     """Slopes at all draws, and curvature at the first pairs."""
     family, basis, half = state.family, state.basis, len(normals) // 2
-    draws = family.transformed(normals)
+    draws = family.transform(normals)
 
     def one(number: int):
         at = linearize_at(problem, draws[number], solver)
@@ -225,14 +225,14 @@ def step(state: FitState, derivatives: DrawDerivatives, tolerance: float) -> Fit
     share = 1 / (number + 1) if averages else EAGER
     along = np.sum(np.asarray(basis) * derivatives.images, axis=2)
     widths = along / np.maximum(1 + along.mean(axis=0), 1 + LEAST_INFORMATION)
-    width_variance = averaged_variance(state.width_variance, variance_of_mean(widths).max(), share)
+    width_variance = average_variance(state.width_variance, variance_of_mean(widths).max(), share)
     updated, next_basis = with_curvature(family, basis, derivatives.images.mean(axis=0), share)
     # A whole step is Newton's; while averaging it has the share of its draws among all.
     part = (share if averages else 1.0) * LONGEST / max(length, LONGEST)
     mean = family.mean - part * family.deviations(jnp.asarray(mean_gradient)[None])[0]
     # Along directions, each of which has a small part in each of many coordinates.
     worst = variance_of_mean(whitened_gradients @ np.asarray(basis).T).max()
-    mean_variance = averaged_variance(state.mean_variance, worst, part)
+    mean_variance = average_variance(state.mean_variance, worst, part)
     row = {
         "bound": derivatives.bound,
         "step": float(length),
@@ -255,7 +255,7 @@ def variance_of_mean(rows: Float[np.ndarray, "row column"]) -> Float[np.ndarray,
     return rows.var(axis=0, ddof=1) / len(rows)
 
 
-def averaged_variance(old: float, new: float, share: float) -> float:
+def average_variance(old: float, new: float, share: float) -> float:
     """The variance of a running average that takes such a share of what is new."""
     return float((1 - share) ** 2 * old + share**2 * new)
 

@@ -110,6 +110,11 @@ class Domain(eqx.Module):
     def dim(self) -> int:
         return self.nodes.shape[0]
 
+    @property
+    def vertices(self) -> Float[Array, "corner dim entity"]:
+        """Coordinates of the corners of each (adjacent) cell."""
+        return jnp.moveaxis(self.nodes[:, self.corners], 0, 1)
+
     def slice_cells(self, start: Int[Array, ""], count: int) -> "Domain":
         """`count` of the cells, from `start` on; the domain must be one of cells."""
 

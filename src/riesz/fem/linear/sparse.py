@@ -88,12 +88,12 @@ def pattern_tables(
     number = np.full(num_dofs, len(free), dtype=np.int32)
     number[free] = np.arange(len(free), dtype=np.int32)
     low, high = (number.take(half) for half in pairs.distinct)
-    kept = (low < len(free)) & (high < len(free))
-    layout = row_layout(low[kept], high[kept], len(free))
+    is_free = (low < len(free)) & (high < len(free))
+    layout = row_layout(low[is_free], high[is_free], len(free))
     past_end = np.int32(len(layout.columns))
     # Both entries of a pair move as one number.
-    entry = np.full((len(kept), 2), past_end).view(np.int64)[:, 0]
-    entry[kept] = np.stack([layout.above, layout.below], axis=1).view(np.int64)[:, 0]
+    entry = np.full((len(is_free), 2), past_end).view(np.int64)[:, 0]
+    entry[is_free] = np.stack([layout.above, layout.below], axis=1).view(np.int64)[:, 0]
     of_pair = np.empty(len(pairs.order), dtype=np.int64)
     of_pair[pairs.order] = np.repeat(entry, pairs.counts)
     above, below = of_pair.view(np.int32).reshape(-1, dofs.shape[1], 2).transpose(2, 0, 1)

@@ -77,7 +77,7 @@ class Nodal(AbstractCoefficient):
     values: Float[Array, " node *components"]
 
     def gather(self, domain: Domain) -> PyTree[Array]:
-        check_count(len(self.values), domain.nodes.shape[1], "nodes")
+        check_value_count(len(self.values), domain.nodes.shape[1], "nodes")
         return jnp.moveaxis(self.values[domain.corners], 1, -1)
 
     def at(self, local: PyTree[Array], point: Point) -> Array:
@@ -97,7 +97,7 @@ class PerCell(AbstractCoefficient):
     values: Float[Array, " cell *components"]
 
     def gather(self, domain: Domain) -> PyTree[Array]:
-        check_count(len(self.values), domain.num_cells, "cells")
+        check_value_count(len(self.values), domain.num_cells, "cells")
         values = self.values if domain.cell is None else self.values[domain.cell]
         return jnp.moveaxis(values, 0, -1)
 
@@ -301,10 +301,10 @@ def as_floats(value: Any, name: str) -> Float[Array, "..."]:
     return array
 
 
-def check_count(found: int, wanted: int, what: str, label: str = "a coefficient") -> None:
-    if found != wanted:
+def check_value_count(count: int, wanted: int, what: str, label: str = "a coefficient") -> None:
+    if count != wanted:
         raise FormError(
-            f"{label} has {found} values, but the mesh has {wanted} {what}: give one value "
+            f"{label} has {count} values, but the mesh has {wanted} {what}: give one value "
             f"for each of the {what}, in the mesh's order."
         )
 

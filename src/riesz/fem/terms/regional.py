@@ -45,13 +45,13 @@ def by_region(mesh: Mesh, values: Mapping[str, Any], *, rest: Any = None) -> Abs
         return numbers
     shares = tuple(PerCell(jnp.asarray((cells == i).astype(float))) for i, _ in unknown)
     parts = tuple(one for _, one in unknown)
-    told = "; ".join(f"{name}: {words_of(one)}" for name, one in every.items())
+    text = "; ".join(f"{name}: {words_of(one)}" for name, one in every.items())
     if not known:
-        return WeightedSum(parts, shares, told)
-    return WeightedSum((Constant(jnp.ones(())), *parts), (numbers, *shares), told)
+        return WeightedSum(parts, shares, text)
+    return WeightedSum((Constant(jnp.ones(())), *parts), (numbers, *shares), text)
 
 
-def scaled(value: Any, by: Any) -> AbstractCoefficient:
+def scale(value: Any, by: Any) -> AbstractCoefficient:
     """A scalar coefficient, such as a latent's name, times a tensor or a number.
 
     `by` is one for all of the domain, or one for each cell, as `per_cell` and `by_region` give; or
@@ -64,8 +64,8 @@ def scaled(value: Any, by: Any) -> AbstractCoefficient:
         return coefficient_product(coefficient, factor)
     if isinstance(coefficient, WeightedSum):
         weights = tuple(coefficient_product(weight, factor) for weight in coefficient.weights)
-        told = f"({coefficient.told}) times {words_of(factor)}"
-        return dataclasses.replace(coefficient, weights=weights, told=told)
+        text = f"({coefficient.told}) times {words_of(factor)}"
+        return dataclasses.replace(coefficient, weights=weights, told=text)
     return WeightedSum((coefficient,), (factor,), f"{words_of(value)} times {words_of(factor)}")
 
 

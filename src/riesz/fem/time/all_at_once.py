@@ -19,12 +19,7 @@ from numpy.typing import ArrayLike
 from riesz.deadline import check_clock
 from riesz.fem.assembly import DofValues, with_dirichlet
 from riesz.fem.linear.host_lu import Pattern, solver_of
-from riesz.fem.linear.linear_solve import (
-    AbstractLinearSolver,
-    Automatic,
-    SparseLU,
-    host_operation,
-)
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU, host_operation
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.time.fixed import FixedMatrices, rhs_of
 from riesz.fem.time.problem import at_time

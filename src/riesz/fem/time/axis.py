@@ -88,7 +88,8 @@ class TimeAxis(eqx.Module):
 def time_axis(times: Any) -> TimeAxis:
     """From the ends of all steps, the beginning first: rising numbers, or dates.
 
-    For instance `np.linspace(0, 1, 101)`, `graded(...)`, `period_times(...)`, or ISO dates.
+    For instance `np.linspace(0, 1, 101)`, `geometric_ticks(...)`, `period_times(...)`, or ISO
+    dates.
     """
     if isinstance(times, TimeAxis):
         return times
@@ -100,7 +101,7 @@ def time_axis(times: Any) -> TimeAxis:
         )
     if is_number(result):
         numbers, origin = result.astype(float), None
-        check_finite(numbers)
+        check_finite_times(numbers)
     else:
         dates = as_dates(result, "the times of the axis")
         numbers, origin = days_since(dates, dates[0]), str(dates[0])
@@ -167,7 +168,7 @@ def days_since(dates: np.ndarray, origin: np.datetime64) -> Times:
     return (dates - origin) / np.timedelta64(1, "s") / DAY
 
 
-def check_finite(numbers: Times) -> None:
+def check_finite_times(numbers: Times) -> None:
     bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
         raise FormError(f"entry {bad[0] + 1} of the time axis is {numbers[bad[0]]}: remove it.")

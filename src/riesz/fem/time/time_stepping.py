@@ -14,31 +14,18 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.arrays import on_device
-from riesz.errors import SolveError
-from riesz.fem.assembly import DofValues, free_residual, source_rates, with_dirichlet
-from riesz.fem.default_solver import choose_solver
+from riesz.fem.assembly import DofValues, free_residual, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import is_linear, prepare_jacobian, rounding_error
-from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Newton, check_coefficients
-from riesz.fem.solve import (
-    ROOT,
-    advice_on_stall,
-    implicit_root,
-    newton_guess,
-    require_float64,
-    singular_advice,
-    to_array,
-)
-from riesz.fem.terms.coefficient import is_traced
+from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Newton
+from riesz.fem.root import ROOT, implicit_root, newton_guess
 from riesz.fem.time.all_at_once import fits_all_at_once, solve_all_steps
 from riesz.fem.time.fixed import (
     FixedMatrices,
     assemble_constant_matrices,
-    has_fixed_matrix,
     residual_of_prescribed,
     solve_constant_step,
 )
@@ -74,82 +61,6 @@ class StepData(eqx.Module):
     stages: tuple[Float[Array, "*step stage"], Weights]  # when they end, and their formulas
     kind: Int[Array, " *step"]
     counts: Bool[Array, " *step"]  # others fill up the last part of the axis
-
-
-def solve_in_time(
-    problem: TransientProblem,
-    z: Any = None,
-    *,
-    linear_solver: AbstractLinearSolver | None = None,
-    newton: Newton | None = None,
-) -> Float[Array, "time dof"]:
-    """All unknowns at all times, the first one included; raises `SolveError` if there are none.
-
-    In compiled code they are all NaN then. Of many steps on a large mesh, `recorded_in_time` keeps
-    no more than is asked for.
-    """
-    return recorded_in_time(problem, whole_state, z, linear_solver=linear_solver, newton=newton)
-
-
-def whole_state(state: DofValues, z: PyTree) -> DofValues:
-    return state
-
-
-def recorded_in_time(
-    problem: TransientProblem,
-    record: Record,
-    z: Any = None,
-    *,
-    linear_solver: AbstractLinearSolver | None = None,
-    newton: Newton | None = None,
-) -> Any:
-    """What `record(state, z)` gives at all times, where `z["t"]` is the time."""
-    require_float64(problem.step)
-    z = jax.tree.map(to_array, z)
-    if not is_traced((problem, z)):
-        check_stresses(problem, z)
-    newton = problem.step.newton if newton is None else newton
-    axis = problem.axis
-    num_matrices = axis.num_kinds if has_fixed_matrix(problem, z) else axis.num_steps
-    num_rhs = axis.num_steps * num_stages(problem.scheme) // num_matrices
-    solver = choose_solver(
-        problem.step,
-        linear_solver,
-        num_rhs=num_rhs,
-        num_matrices=num_matrices,
-        z=at_time(z, on_device(axis.times[0])),
-    )
-    result = integrate_in_time(problem, z, solver, newton, record)
-    return raise_where_halted(problem, result, newton)
-
-
-def check_stresses(problem: TransientProblem, z: PyTree) -> None:
-    """Raise where coefficients are not what they should be, when the march begins and ends."""
-    for time in problem.axis.times[[0, -1]]:
-        then = at_time(z, on_device(time))
-        check_coefficients(problem.step, then)
-        for source, _ in problem.step.point_sources:
-            source_rates(source, then)
-
-
-def raise_where_halted(
-    problem: TransientProblem, found: TimeSteppingResult, newton: Newton
-) -> PyTree[Array]:
-    """What was recorded, or an error that says when the march came to a halt; NaN when compiled."""
-    if is_traced(found.solved):
-        return jax.tree.map(
-            lambda own: jnp.where(jnp.all(found.solved), own, jnp.nan), found.recorded
-        )
-    bad = np.flatnonzero(~np.asarray(found.solved))
-    if not bad.size:
-        return found.recorded
-    when = problem.axis.dates(problem.axis.times[[bad[0]]])[0]
-    if bad[0] == 0 and problem.initial is None:
-        raise SolveError(f"there is no steady state to begin with: {singular_advice(problem.step)}")
-    raise SolveError(
-        f"no solution was found at time {when}, step {bad[0]} of {problem.axis.num_steps}: "
-        f"{advice_on_stall(problem.step, newton)} Or take shorter steps."
-    )
 
 
 @eqx.filter_jit

@@ -8,13 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from riesz.errors import FileFormatError, MeshError, RieszError, any_of, error_context
-from riesz.geometry.crs import (
-    LON_LAT,
-    crs_of,
-    project,
-    same_crs,
-    where_used,
-)
+from riesz.geometry.crs import LON_LAT, crs_of, project, same_crs, where_used
 from riesz.geometry.lines import features_in, geojson_in, geometries_in, lines_of
 from riesz.geometry.outline import Outline, outline_from
 from riesz.io.meshes.files import read_mesh
@@ -108,12 +102,14 @@ def read_shapes(
 def reproject(content: Any, source: str, target: str) -> Any:
     """GeoJSON with its coordinates in another crs, and nothing said of the old one."""
     if isinstance(content, Mapping):
-        kept = {key: one for key, one in content.items() if key not in ("crs", "crs_proj4", "bbox")}
-        for key in {"features", "geometry", "geometries"} & kept.keys():
-            kept[key] = reproject(kept[key], source, target)
-        if "coordinates" in kept:
-            kept["coordinates"] = coordinates_in(kept["coordinates"], source, target)
-        return kept
+        result = {
+            key: one for key, one in content.items() if key not in ("crs", "crs_proj4", "bbox")
+        }
+        for key in {"features", "geometry", "geometries"} & result.keys():
+            result[key] = reproject(result[key], source, target)
+        if "coordinates" in result:
+            result["coordinates"] = coordinates_in(result["coordinates"], source, target)
+        return result
     if isinstance(content, list | tuple):
         return [reproject(one, source, target) for one in content]
     return content

@@ -19,6 +19,7 @@ from riesz.geometry.crs import project
 from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import gis_module
 from riesz.mesh.grids import Grid
+from riesz.notes import Note
 
 Values = Float[np.ndarray, "..."]
 
@@ -231,11 +232,13 @@ def axis_attributes(name: str, crs: Any) -> dict[str, str]:
     return result | {"standard_name": f"projection_{name}_coordinate", "units": units}
 
 
-def plain_attributes(found: Mapping[str, Any]) -> dict[str, Any]:
+def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """NetCDF has texts and numbers, but no truth values and nothing empty."""
-    kept = {key: value for key, value in found.items() if isinstance(value, str | int | float)}
+    plain = {
+        key: value for key, value in attributes.items() if isinstance(value, str | int | float)
+    }
     # GDAL, and with it QGIS, reads the system from here.
-    return kept | {"spatial_ref": str(found["crs_wkt"])}
+    return plain | {"spatial_ref": str(attributes["crs_wkt"])}
 
 
 def rasterio_modules() -> tuple[Any, Any]:
@@ -259,14 +262,10 @@ def check_crs(crs: str) -> None:
         rasterio_crs(crs)
 
 
-def crs_note(crs: str) -> str | None:
+def crs_notes(crs: str) -> list[Note]:
     """What to know of a code that counts in degrees."""
-    if find_spec("rasterio") is None or not rasterio_crs(crs).is_geographic:
-        return None
-    return (
-        f"the crs {crs} counts in degrees, which are no lengths: distances, areas and gradients "
-        "will be wrong; bring the coordinates into a projected crs in metres, such as UTM."
-    )
+    is_known = find_spec("rasterio") is not None
+    return [Note("crs_in_degrees", crs=crs)] if is_known and rasterio_crs(crs).is_geographic else []
 
 
 def raster_values(

@@ -16,6 +16,7 @@ from riesz.errors import FileFormatError
 from riesz.io.meshes.assemble import assemble_mesh
 from riesz.io.store.files import read_bytes
 from riesz.mesh.mesh import Mesh
+from riesz.mesh.rows import find_rows, sort_columns
 
 CORNERS = {15: 1, 1: 2, 2: 3, 4: 4}
 """Element types that are simplices, and how many corners they have."""
@@ -302,12 +303,12 @@ def mesh_from_blocks(
     places = place_of(path, point_tags)
     cells, regions = gather_elements(blocks, dim)
     facets, tagged = gather_elements(blocks, dim - 1)
-    cells, regions = without_copies(cells, regions)
+    cells, regions = without_copies(places(cells), regions, len(points))
     boundary = groups_by_name(tagged, dim - 1, names)
     return assemble_mesh(
         path,
         points,
-        places(cells),
+        cells,
         {name: places(facets[members]) for name, members in boundary.items()},
         groups_by_name(regions, dim, names),
     )
@@ -353,16 +354,14 @@ def gather_elements(
 
 
 def without_copies(
-    cells: Int[np.ndarray, "copy corner"], regions: dict[int, Int[np.ndarray, " _"]]
+    cells: Int[np.ndarray, "copy corner"],
+    regions: dict[int, Int[np.ndarray, " _"]],
+    num_points: int,
 ) -> tuple[Int[np.ndarray, "cell corner"], dict[int, Int[np.ndarray, " _"]]]:
     """Version 2 repeats a cell for each of its groups; keep the first, in all groups."""
-    ordered = np.sort(cells, axis=1)
-    order = np.lexsort(ordered.T)
-    is_new = np.ones(len(cells), dtype=bool)
-    is_new[1:] = (ordered[order[1:]] != ordered[order[:-1]]).any(axis=1)
-    original = np.empty(len(cells), dtype=np.int64)
-    original[order] = order[is_new][np.cumsum(is_new) - 1]
-    kept, new_index = np.unique(original, return_inverse=True)
+    columns = sort_columns(cells.T)
+    originals = find_rows(columns, columns, num_points)
+    kept, new_index = np.unique(originals, return_inverse=True)
     return cells[kept], {group: np.unique(new_index[result]) for group, result in regions.items()}
 
 

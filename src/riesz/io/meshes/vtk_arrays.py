@@ -110,7 +110,7 @@ def base64_bytes(text: str) -> bytes:
         raise ValueError(f"not base64 ({error})") from None
 
 
-def encode(name: str, values: np.ndarray) -> Element:
+def encode_array(name: str, values: np.ndarray) -> Element:
     """A DataArray in base64; truth values and integers of any width become integers."""
     kind, label = storage_type(values)
     attributes = {"type": label, "Name": name, "format": "binary"}

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 
 from riesz.errors import FileFormatError
 from riesz.io.meshes.assemble import assemble_mesh
-from riesz.io.meshes.vtk_arrays import Encoding, decode, encode, encoding_of
+from riesz.io.meshes.vtk_arrays import Encoding, decode, encode_array, encoding_of
 from riesz.io.store.files import read_bytes, replacing
 from riesz.mesh.mesh import Mesh
 
@@ -189,7 +189,7 @@ def write_vtu(
 def add_facets(grid: Element, mesh: Mesh) -> None:
     fields = SubElement(grid, "FieldData")
     for name, rows in mesh.facets.items():
-        array = encode(f"facets:{name}", rows)
+        array = encode_array(f"facets:{name}", rows)
         array.set("NumberOfTuples", str(len(rows)))
         fields.append(array)
 
@@ -219,4 +219,6 @@ def add_piece(
         "PointData": point_data,
         "CellData": {**cell_data, **regions},
     }.items():
-        SubElement(piece, place).extend(encode(name, values) for name, values in arrays.items())
+        SubElement(piece, place).extend(
+            encode_array(name, values) for name, values in arrays.items()
+        )

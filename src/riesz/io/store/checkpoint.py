@@ -89,7 +89,7 @@ class Checkpoint(AbstractCheckpoint):
         self.spent = header["spent"]
         self.read = {stage: (plain, arrays) for stage, plain in header["stages"].items()}
 
-    def stored(self, stage: str) -> Any | None:
+    def restore(self, stage: str) -> Any | None:
         if not self.header:
             raise RieszError(
                 "a checkpoint must know its fit: give it to rz.fit(problem, engine, checkpoint=...)"
@@ -116,9 +116,9 @@ class Checkpoint(AbstractCheckpoint):
             self.write()
             self.is_whole = True
         except (OSError, FileFormatError) as error:
-            told = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
+            reason = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
             if not self.has_failed:
-                self.told(f"no checkpoint: {told}; the fit goes on, and tries again later")
+                self.told(f"no checkpoint: {reason}; the fit goes on, and tries again later")
             self.has_failed = True
         self.written = time.monotonic()
 

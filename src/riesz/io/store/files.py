@@ -15,15 +15,17 @@ import numpy as np
 from riesz.errors import FileFormatError, RieszError
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path | str) -> bytes:
+    """The content of a file."""
     try:
-        return path.read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def remove_partials(path: Path) -> None:
+def remove_partials(path: Path | str) -> None:
     """What is left of a process that was killed while it wrote this file."""
+    path = Path(path)
     for partial in path.parent.glob(f".{path.name}.*.partial"):
         partial.unlink(missing_ok=True)
 
@@ -44,8 +46,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    with replacing(path) as file:
+def write_bytes(path: Path | str, content: bytes) -> None:
+    """Write a file, which is there with all of its content or not at all."""
+    with replacing(Path(path)) as file:
         file.write(content)
 
 
@@ -66,8 +69,9 @@ def settle(folder: Path) -> None:
             os.close(place)
 
 
-def make_folder(out: Path) -> Path:
+def make_folder(out: Path | str) -> Path:
     """The folder, made where it is not there yet."""
+    out = Path(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -23,6 +23,7 @@ from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.probe import differing_parts, prior_of, probe, probe_tolerance
 from riesz.io.store.results import check_not_newer
 from riesz.mesh.mesh import mesh_digest
+from riesz.notes import read_notes, to_json
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import (
     AbstractGaussian,
@@ -92,7 +93,7 @@ def save_posterior(folder: Path | str, posterior: Posterior, *, overwrite: bool 
         "riesz": riesz.__version__,
         "engine": posterior.engine,
         "seed": posterior.seed,
-        "notes": list(posterior.notes),
+        "notes": to_json(posterior.notes),
         "problem": identity(posterior.problem),
         "arrays": f"posterior-{blake2b(archive, digest_size=8).hexdigest()}.npz",
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
@@ -138,7 +139,7 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
         history=history,
         engine=manifest["engine"],
         seed=manifest["seed"],
-        notes=tuple(manifest["notes"]),
+        notes=manifest["notes"],
         check=check,
         surrogate_error=surrogate_error,
     )
@@ -225,10 +226,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise FileFormatError(f"{path} is not a saved posterior with schema {SCHEMA}: fit again.")
     wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
-    if "notes" not in wrong and not all(isinstance(note, str) for note in content["notes"]):
-        wrong.append("notes")
     if wrong or not isinstance(content.get("seed"), int | None):
         raise FileFormatError(f"{path} is damaged: {', '.join(wrong) or 'seed'} missing or wrong.")
     if Path(content["arrays"]).name != content["arrays"]:
         raise FileFormatError(f"{path} is damaged: it names a file outside of its folder.")
-    return content
+    return content | {"notes": read_notes(content["notes"], path)}

@@ -108,9 +108,9 @@ def sensor_numbers(
     """
     time = problem.time
     if time is not None:
-        begun = [] if time.initial is None else [initial_values(time.initial, z)]
+        initial = [] if time.initial is None else [initial_values(time.initial, z)]
         axis = stage_times(jnp.asarray(time.axis.times, state.dtype), time.scheme)
-        return {OBSERVED: [problem.predict(state, z)], AXIS: [axis, *begun]}
+        return {OBSERVED: [problem.predict(state, z)], AXIS: [axis, *initial]}
     if isinstance(problem.observations.what, AtPoints):
         return {}
     return {OBSERVED: [problem.predict(state, z)]}

@@ -17,14 +17,17 @@ SWITCH = "RIESZ_CACHE"
 MOST_BYTES = 500_000_000
 """The oldest entries go, until half of it is free, when there are more."""
 
+FUSION = "xla_cpu_use_fusion_emitters"
+"""What XLA takes a good part of its time for on a processor, to make programs a little faster."""
+
 
 def cache_folder() -> Path | None:
     """Where programs are kept; None where they are not to be."""
-    told = os.environ.get(SWITCH, "")
-    if told.casefold() in ("off", "0", "no", "false"):
+    setting = os.environ.get(SWITCH, "")
+    if setting.casefold() in ("off", "0", "no", "false"):
         return None
-    if told:
-        return Path(told).expanduser()
+    if setting:
+        return Path(setting).expanduser()
     known = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
     return (Path(known) if known else Path.home() / ".cache") / "riesz" / "programs"
 
@@ -72,3 +75,12 @@ def forget_oldest(folder: Path, most_bytes: int) -> None:
         with suppress(OSError):
             os.unlink(path)
         size -= bytes_of
+
+
+def compile_quickly() -> None:
+    """For what is evaluated a few times: compiling is most of the work."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    flags = os.environ.get("XLA_FLAGS", "")
+    # Read when the first array is made; JAX 0.11 no longer knows it.
+    if jax.__version_info__ < (0, 11) and FUSION not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --{FUSION}=false".strip()

@@ -13,6 +13,7 @@ from typing import Any
 import riesz
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.files import csv_content, write_bytes
+from riesz.notes import Note
 
 SCHEMA = 1
 KEYS = {"command": str, "config": dict, "seed": int, "rows": list, "summary": dict}
@@ -60,7 +61,14 @@ def write_results(path: Path | str, content: Mapping[str, Any]) -> None:
 def json_line(content: Mapping[str, Any]) -> str:
     """An object for programs to read."""
     check_finite_results(content)
-    return json.dumps(content, allow_nan=False)
+    return json.dumps(content, allow_nan=False, default=note_sentence)
+
+
+def note_sentence(value: Any) -> str:
+    """What commands tell of a note."""
+    if not isinstance(value, Note):
+        raise TypeError(f"{type(value).__name__} is nothing that JSON holds.")
+    return str(value)
 
 
 def check_finite_results(content: Mapping[str, Any]) -> None:
@@ -120,8 +128,8 @@ def markdown_table(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """The same as a file of comma-separated values."""
+def write_csv(path: Path | str, rows: Sequence[Row]) -> None:
+    """Write rows as comma-separated values, with the columns of `markdown_table`."""
     columns = [name for name, value in rows[0].items() if not isinstance(value, list)]
     write_bytes(path, csv_content(columns, ([row.get(name) for name in columns] for row in rows)))
 
@@ -145,12 +153,12 @@ def commit() -> str:
 def git(folder: Path, *words: str) -> str | None:
     """What git says in a folder; nothing where it refuses or is not installed."""
     try:
-        told = subprocess.run(
+        completed = subprocess.run(
             ["git", *words], cwd=folder, capture_output=True, text=True, check=False
         )
     except OSError:
         return None
-    return None if told.returncode else told.stdout.strip()
+    return None if completed.returncode else completed.stdout.strip()
 
 
 def machine() -> dict[str, Any]:

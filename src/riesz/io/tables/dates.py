@@ -128,9 +128,9 @@ class Column:
     def wrong(self, which: Sequence[bool] | Flags, what: str, advice: str) -> FileFormatError:
         """The first of some rows, and how many there are."""
         row, count = int(np.argmax(which)), int(np.sum(which))
-        told = [repr(self.cells[row]) if self.cells[row] else "empty", *([what] if what else [])]
+        parts = [repr(self.cells[row]) if self.cells[row] else "empty", *([what] if what else [])]
         others = f" ({count} of {len(self.cells)} rows are like that)" if count > 1 else ""
-        where = f"{self.at(row)}: {self.name} is {', '.join(told)}{others}"
+        where = f"{self.at(row)}: {self.name} is {', '.join(parts)}{others}"
         return FileFormatError(f"{where}: {advice}")
 
 
@@ -247,15 +247,15 @@ def date_order(column: Column, parts: list[re.Match[str]], given: str) -> str:
         row = int(np.argmax(first > 12))
         what = f"with the month first, but {column.at(row)} has {column.cells[row]!r}"
         raise column.wrong(second > 12, what, f"write all as {ISO}.")
-    told = DAY_FIRST if (first > 12).any() else MONTH_FIRST if (second > 12).any() else ""
-    if given and told and told != given:
-        odd = (first if told == DAY_FIRST else second) > 12
+    order = DAY_FIRST if (first > 12).any() else MONTH_FIRST if (second > 12).any() else ""
+    if given and order and order != given:
+        odd = (first if order == DAY_FIRST else second) > 12
         raise column.wrong(odd, f"not {given}", "correct the order that was given.")
     # Points stand between day, month and year in that order; else both orders are usual.
     if parts[0]["mark"] == "." or (first == second).all():
-        told = told or DAY_FIRST
-    if told or given:
-        return given or told
+        order = order or DAY_FIRST
+    if order or given:
+        return given or order
     row = int(np.argmax(first != second))
     one, other = first[row], second[row]
     raise FileFormatError(

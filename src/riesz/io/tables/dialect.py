@@ -53,10 +53,10 @@ def sheet_in(path: Path, content: bytes) -> Sheet:
     """What a text file holds."""
     text, encoding = decode_text_file(path, content)
     separator = separator_of(text)
-    told = [] if encoding is None else [f"text in {encoding}"]
-    told += [] if separator == "," else [f"columns by {SEPARATORS[separator]}"]
+    remarks = [] if encoding is None else [f"text in {encoding}"]
+    remarks += [] if separator == "," else [f"columns by {SEPARATORS[separator]}"]
     rows = list(split_rows(path, text, separator))
-    return sheet_of(path, rows, told, by_commas=separator == ",")
+    return sheet_of(path, rows, remarks, by_commas=separator == ",")
 
 
 NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x19\x1b]")
@@ -126,7 +126,7 @@ def split_rows(path: Path, text: str, separator: str) -> Iterator[Row]:
         raise FileFormatError(f"{path}, line {reader.line_num}: {error}.") from None
 
 
-def sheet_of(path: Path, every: Sequence[Row], told: list[str], *, by_commas: bool) -> Sheet:
+def sheet_of(path: Path, every: Sequence[Row], remarks: list[str], *, by_commas: bool) -> Sheet:
     """Header and rows among the lines of a table."""
     rows = [(line, row) for line, row in every if any(row)]
     if not rows:
@@ -135,23 +135,25 @@ def sheet_of(path: Path, every: Sequence[Row], told: list[str], *, by_commas: bo
     header = tuple(rows[first][1])
     header = (header[0].lstrip("#").strip(), *header[1:])
     width = median(num_filled(row) for _, row in rows[first : first + LOOKED_AT])
-    kept = [
+    data_rows = [
         (line, row)
         for line, row in rows[first + 1 :]
         if not (is_remark(row) and num_filled(row) <= width / 2)
     ]
-    if not kept:
+    if not data_rows:
         raise FileFormatError(f"{path} has no rows below its first line: give at least one.")
-    check_widths(path, header, kept, by_commas=by_commas)
+    check_widths(path, header, data_rows, by_commas=by_commas)
     if first:
-        told = [*told, f"header on line {rows[first][0]}"]
-    plain, mark = plain_rows([row for _, row in kept], by_commas=by_commas)
-    told = [*told, "decimal commas"] if mark == "," else told
-    cells = [(line, row) for (line, _), row in zip(kept, plain, strict=True)]
-    return Sheet(header, cells, tuple(told))
+        remarks = [*remarks, f"header on line {rows[first][0]}"]
+    plain, mark = rows_with_plain_numbers([row for _, row in data_rows], by_commas=by_commas)
+    remarks = [*remarks, "decimal commas"] if mark == "," else remarks
+    cells = [(line, row) for (line, _), row in zip(data_rows, plain, strict=True)]
+    return Sheet(header, cells, tuple(remarks))
 
 
-def plain_rows(rows: list[list[str]], *, by_commas: bool) -> tuple[list[list[str]], Mark]:
+def rows_with_plain_numbers(
+    rows: list[list[str]], *, by_commas: bool
+) -> tuple[list[list[str]], Mark]:
     """Rows with numbers in Python's spelling, and the decimal mark that was found."""
     columns = list(zip_longest(*rows, fillvalue=""))
     plain, mark = plain_columns(columns, by_commas=by_commas)

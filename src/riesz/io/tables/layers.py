@@ -121,12 +121,12 @@ def column_index(path: Path, name: str, header: tuple[str, ...]) -> int:
     raise FileFormatError(f"{path} has no column {name!r}: {nearest(name, header)}It has {known}.")
 
 
-def read_csv(path: Path) -> TextTable:
+def read_csv(path: Path | str) -> TextTable:
     """A CSV file whose header names the columns; blank lines and remarks are skipped.
 
     Separators, decimal marks and the encoding are found; `told` says how.
     """
-    return csv_table(path, read_bytes(path))
+    return csv_table(Path(path), read_bytes(path))
 
 
 def csv_table(path: Path, content: bytes) -> TextTable:
@@ -175,8 +175,8 @@ def sheet_table(path: Path, name: str | None) -> TextTable:
         (number, [cell_text(cell) for cell in row])
         for number, row in enumerate(book[chosen].iter_rows(values_only=True), start=1)
     ]
-    told = [f"sheet {chosen!r} of {', '.join(names)}"] if len(names) > 1 else []
-    return table_of_sheet(path, sheet_of(path, rows, told, by_commas=False), "row")
+    remarks = [f"sheet {chosen!r} of {', '.join(names)}"] if len(names) > 1 else []
+    return table_of_sheet(path, sheet_of(path, rows, remarks, by_commas=False), "row")
 
 
 def cell_text(value: Any) -> str:

@@ -97,8 +97,8 @@ def only_mark(cells: Iterable[str]) -> Mark | None:
 
 
 def is_column_of_numbers(cells: Sequence[str]) -> bool:
-    told = [cell for cell in cells if not is_none(cell)]
-    return sum(bool(marks_of(cell)) for cell in told) > MOSTLY * len(told)
+    filled = [cell for cell in cells if not is_none(cell)]
+    return sum(bool(marks_of(cell)) for cell in filled) > MOSTLY * len(filled)
 
 
 def columns_with(

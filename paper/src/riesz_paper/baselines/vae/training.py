@@ -92,7 +92,7 @@ def objective(trained: Trained, key: PRNGKeyArray, task: Task) -> tuple[Float[Ar
 
     def encoded(x, known, normals):
         q = trained.networks.encoded(x, known)
-        return q.transformed(normals)[0], q.kl_to_prior()
+        return q.transform(normals)[0], q.kl_to_prior()
 
     codes, divergences = jax.vmap(encoded)(places, known, normals)
     log_densities = trained.networks.observed(places, codes).log_prob(target)

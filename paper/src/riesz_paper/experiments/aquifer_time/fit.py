@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Bool, Float
 
-from riesz.engines.conditional.spread import gaussian_spread, importance_sample
+from riesz.engines.conditional.spread import gaussian_spread, sample_hyperparameters
 from riesz.engines.training import minimise
 from riesz_paper.experiments.aquifer_time.changes import At
 from riesz_paper.experiments.aquifer_time.model import AbstractModel, Coordinates, Tables
@@ -133,7 +133,7 @@ def fitted(model: AbstractModel, case: Case, size: int, *, seed: int, parts: int
     density = density_of(model, case, size)
     mode = minimise(jnp.zeros(model.num_coordinates), density.cost, gain=GAIN)
     spread = gaussian_spread(density.cost, mode)
-    found = importance_sample(density, spread, np.asarray(mode), parts, seed)
+    found = sample_hyperparameters(density, spread, np.asarray(mode), parts, seed)
     for note in spread.notes + found.notes:
         warnings.warn(f"{type(model).__name__}: {note}", stacklevel=2)
     evidence = density(mode) + float(np.sum(np.log(spread.lengths)))

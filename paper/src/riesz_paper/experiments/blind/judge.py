@@ -16,7 +16,7 @@ from riesz.diagnose.criticism.predictive_checks import misfit
 from riesz.diagnose.facts import fit_facts
 from riesz.errors import RieszError
 from riesz.io.store.results import Row
-from riesz.posterior.facts import doubtful_notes
+from riesz.notes import doubts, note_of_warning
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, representative_draws
 from riesz.prediction.sensors import DataFit
@@ -64,8 +64,7 @@ def fitted(blind: BlindProblem, seconds: float = FIT_SECONDS) -> Fitted:
         warnings.simplefilter("always", UserWarning)
         posterior = rz.fit(blind.problem, seed=blind.number, progress=False, time_limit=seconds)
     spent = perf_counter() - clock, process_time() - cpu
-    told = [str(one.message) for one in caught]
-    others = tuple(one for one in told if not one.startswith(f"{posterior.engine}: "))
+    others = dict.fromkeys(note_of_warning(one.message) for one in caught)
     facts = fit_facts(posterior)
     found = verdicts(
         facts.check,
@@ -74,11 +73,11 @@ def fitted(blind: BlindProblem, seconds: float = FIT_SECONDS) -> Fitted:
         contraction={},
         method=facts.method,
     )
-    notes = (*posterior.notes, *dict.fromkeys(others))
+    notes = tuple(dict.fromkeys((*posterior.notes, *others)))
     level = overall(found, notes)
     is_checked = OPEN not in {one.level for one in found}
     said = tuple(f"{v.name}: {v.found}" for v in found if v.level in (DOUBTFUL, BAD))
-    return Fitted(posterior, VERDICTS[level], is_checked, (*said, *doubtful_notes(notes)), *spent)
+    return Fitted(posterior, VERDICTS[level], is_checked, (*said, *map(str, doubts(notes))), *spent)
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ def row_of(seed: int, number: int, reference_seconds: float = SECONDS) -> Row:
         "reference_limit": reference_seconds,
         "points_at_break": pointing(blind, findings),
         "findings": len(findings),
-        "words": [f"{one.kind}: {one.words}" for one in findings],
+        "words": [f"{one.kind}: {one}" for one in findings],
         "notes": list(found.notes),
         "fit_cpu_seconds": found.cpu_seconds,
         "all_cpu_seconds": process_time() - cpu,

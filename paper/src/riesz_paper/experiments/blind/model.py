@@ -160,7 +160,7 @@ def diffusivity(drawn: Drawn) -> Any:
         drawn.terms.append("anisotropy")
         turn, ratio = rng.uniform(0, np.pi), between(rng, 2, 10)
         axes = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
-        value = rz.fem.scaled(value, axes @ np.diag([1.0, 1 / ratio]) @ axes.T)
+        value = rz.fem.scale(value, axes @ np.diag([1.0, 1 / ratio]) @ axes.T)
     return value
 
 

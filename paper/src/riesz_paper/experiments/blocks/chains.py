@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from riesz.engines.nuts.engine import Nuts
-from riesz.many.scheduler import Pool, Task, run_tasks
 from riesz.posterior.posterior import representative_draws
+from riesz_many.scheduler import Pool, Task, run_tasks
 from riesz_paper.experiments.blocks.problem import block_problem
 
 

@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 
 from riesz.engines.sample.engine import Sample
 from riesz.engines.table import engine_of
-from riesz.inference.fit import FitOptions, check_posterior
+from riesz.inference.fit import RunSettings, check_posterior
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row, markdown_table
 from riesz.plot.figure import new_figure, save_figure
@@ -137,7 +137,7 @@ def sample_row(seed: int, sizes: Sizes) -> Row:
         "divergences": int(found.history["diverging"].sum()),
     }
     steps = np.asarray(found.history["num_steps"])
-    return counted | chains_row(draws, steps) | {"notes": " ".join(found.notes) or None}
+    return counted | chains_row(draws, steps) | {"notes": " ".join(map(str, found.notes)) or None}
 
 
 def chains_row(draws: Float[np.ndarray, "chain draw block"], steps: np.ndarray) -> Row:
@@ -163,14 +163,14 @@ def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Siz
         own = settings | ({"rounds": sizes.rounds} if engine == "emulate" else {})
         fitted = jax.block_until_ready(engine_of(engine, own).run(problem, seed=seed))
         seconds, cpu_seconds = perf_counter() - clock, process_time() - cpu
-        found = check_posterior(fitted, FitOptions(seed, progress=False, check=True))
+        found = check_posterior(fitted, RunSettings(seed, progress=False, check=True))
     variances = np.diag(np.asarray(found.coordinate_covariance()))
     return {
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
         **NO_CHAINS,
         **told(found),
-        "notes": " ".join(found.notes),
+        "notes": " ".join(map(str, found.notes)),
         **moments(np.asarray(found.coordinate_mean()), np.sqrt(variances)),
     }
 

@@ -24,14 +24,7 @@ from riesz_paper.experiments.jura.cases import (
     digest_of,
     trained_on,
 )
-from riesz_paper.experiments.jura.methods import (
-    ADDITIVE,
-    BY_NAME,
-    OURS,
-    PLAIN,
-    Entry,
-    entries_for,
-)
+from riesz_paper.experiments.jura.methods import ADDITIVE, BY_NAME, OURS, PLAIN, Entry, entries_for
 from riesz_paper.experiments.jura.published import published_tasks
 from riesz_paper.experiments.jura.settings import Choice, as_json, frozen_choices
 from riesz_paper.experiments.jura.tables import comparisons, draw_scores, mean_scores

@@ -20,7 +20,7 @@ from riesz.fem.elements.space import PointOperator, point_operator
 from riesz.io.store.results import Row
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
-from riesz.prediction.predict import quantity_draws
+from riesz.prediction.sampling import quantity_draws
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.misspecified.data import (
     EDDY_SD,

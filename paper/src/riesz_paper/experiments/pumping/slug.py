@@ -60,12 +60,12 @@ def slug_mesh(well: Slug, by: SlugResolution) -> rz.mesh.Mesh:
     top, bottom = well.screen
     middle = (top + bottom) / 2
     depths = [
-        rz.mesh.graded(0.0, top, by.num_away, last=short),
-        rz.mesh.graded(top, middle, half, first=short),
-        rz.mesh.graded(middle, bottom, half, last=short),
-        rz.mesh.graded(bottom, well.thickness, by.num_away, first=short),
+        rz.mesh.geometric_ticks(0.0, top, by.num_away, last=short),
+        rz.mesh.geometric_ticks(top, middle, half, first=short),
+        rz.mesh.geometric_ticks(middle, bottom, half, last=short),
+        rz.mesh.geometric_ticks(bottom, well.thickness, by.num_away, first=short),
     ]
-    radii = rz.mesh.graded(well.well_radius, SLUG_REACH, by.num_radial, first=short)
+    radii = rz.mesh.geometric_ticks(well.well_radius, SLUG_REACH, by.num_radial, first=short)
     mesh = rz.rectangle((radii, np.unique(np.concatenate(depths))))
     return rz.mesh.tag_boundary(mesh, SCREEN, lambda x: on_screen(well, x))
 
@@ -91,7 +91,7 @@ def slug_problem(
         rz.storage("Ss")
         + rz.diffusion("k")
         + rz.storage(casing, on=SCREEN)
-        + rz.diffusion(rz.fem.scaled("k", EVEN * well.screen_length), on=SCREEN)
+        + rz.diffusion(rz.fem.scale("k", EVEN * well.screen_length), on=SCREEN)
     )
     at_level = np.array([[well.well_radius, sum(well.screen) / 2]])
     return rz.inverse_problem(

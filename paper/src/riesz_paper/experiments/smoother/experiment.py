@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from riesz.fem.assembly import budget
+from riesz.fem.fluxes import budget
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import nodal
 from riesz.io.store.results import Row

@@ -40,13 +40,13 @@ def strong_part(matrix: sp.csr_array) -> sp.csr_array:
     """Without weak entries, which are added to the diagonal: row sums stay."""
     entries = sp.coo_array(matrix)
     rows, columns, values = entries.row, entries.col, entries.data.copy()
-    kept = strong(entries)
+    is_strong = strong(entries)
     diagonal = rows == columns
-    weak = ~(kept | diagonal)
+    weak = ~(is_strong | diagonal)
     values[diagonal] += np.bincount(rows[weak], values[weak], minlength=len(matrix.indptr) - 1)
-    kept |= diagonal
-    starts = np.append(0, np.cumsum(kept))[matrix.indptr]
-    return sp.csr_array((values[kept], columns[kept], starts), shape=matrix.shape)
+    is_strong |= diagonal
+    starts = np.append(0, np.cumsum(is_strong))[matrix.indptr]
+    return sp.csr_array((values[is_strong], columns[is_strong], starts), shape=matrix.shape)
 
 
 def strong(entries: sp.coo_array) -> Bool[np.ndarray, " entry"]:

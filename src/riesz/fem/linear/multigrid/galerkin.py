@@ -44,6 +44,7 @@ def galerkin(fine: sp.csr_array, prolongation: sp.csr_array, coarse: sp.csr_arra
 def galerkin_products(
     fine: sp.csr_array, prolongation: sp.csr_array, coarse: sp.csr_array
 ) -> Products:
+    """The combinations as matrices; `coarse` is the pattern of the result."""
     half = product_pattern(fine, prolongation)
     entry, column, weight = spread(fine.indices, prolongation)
     right = collect_sources(half, rows_of(fine)[entry], column, entry, weight, fine.nnz)
@@ -76,6 +77,7 @@ def number_entries(pattern: sp.csr_array) -> sp.csr_array:
 
 
 def rows_of(pattern: sp.csr_array) -> Entries:
+    """The row of each entry."""
     return np.repeat(np.arange(len(pattern.indptr) - 1, dtype=np.int32), np.diff(pattern.indptr))
 
 

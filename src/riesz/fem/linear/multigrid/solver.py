@@ -154,7 +154,7 @@ class Multigrid(AbstractLinearSolver):
             raise SolveError(
                 f"the multigrid solver was made for {len(self.position)} unknowns and "
                 f"{len(self.entries)} entries, but the matrix has {matrix.pattern.size} and "
-                f"{len(matrix.values)}: make one for this problem, rz.fem.multigrid(problem)."
+                f"{len(matrix.values)}: make one for this problem, rz.solvers.multigrid(problem)."
             )
 
     def is_good(self, rows, solution, rhs):

@@ -36,6 +36,7 @@ def dimensions(matrix: sp.csr_array) -> tuple[int, int]:
 
 
 def gather(source: Float[Array, " any"], places: Int[Array, "..."]) -> Float[Array, "..."]:
+    """The numbers at some places, all of which must be there."""
     return source.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 

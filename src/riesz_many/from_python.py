@@ -1,4 +1,4 @@
-"""`rz.case.fit_many`: many problems from Python, in this process or, by their files, in others."""
+"""`fit_many`: many problems from Python, in this process or, by their files, in others."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,17 +6,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from riesz.case.file.problem import Case
-from riesz.engines.base import AbstractEngine
-from riesz.engines.table import AUTO
+from riesz import InverseProblem, Posterior, fit
+from riesz.case import Case
 from riesz.errors import RieszError
-from riesz.inference.fit import fit
-from riesz.many.campaign import Campaign, fit_all, fit_sites
-from riesz.many.ledger import Row
-from riesz.many.scheduler import Pool
-from riesz.many.sites import FitSettings, Site, check_site_names, site_at
-from riesz.posterior.posterior import Posterior
-from riesz.problem.problem import InverseProblem
+from riesz.inference import AbstractEngine
+from riesz_many.campaign import Campaign, fit_all, fit_sites
+from riesz_many.ledger import Row
+from riesz_many.scheduler import Pool
+from riesz_many.sites import FitSettings, Site, check_site_names, site_at
 
 
 def fit_many(
@@ -82,7 +79,7 @@ def try_fit(
     try:
         if isinstance(problem, Case):
             return fit(problem.problem, problem.choice(engine), **options)
-        return fit(problem, AUTO if engine is None else engine, **options)
+        return fit(problem, "auto" if engine is None else engine, **options)
     except RieszError as error:
         return error
 

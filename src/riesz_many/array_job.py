@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from riesz.io.store.files import write_bytes
-from riesz.many.sites import LEDGER
+from riesz.io import write_bytes
+from riesz_many.sites import LEDGER
 
 SCRIPT = "array-job.sh"
 

@@ -1,6 +1,6 @@
-"""Which device owns which unknowns, and what it must be told by others.
+"""Which device owns which unknowns, and which values it needs of others, its ghosts.
 
-Found out once on the host. Parts come from recursive bisection along the longest side (Berger &
+Worked out once on the host. Parts come from recursive bisection along the longest side (Berger &
 Bokhari 1987): of equal size, and with short borders on meshes of any shape.
 """
 
@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riesz.devices import AXIS
-from riesz.fem.linear.multigrid.tables import gather
+from riesz.solvers.blocks import AXIS, gather
 
 Numbers = Int[np.ndarray, " some"]
 AnyArray = Array | np.ndarray  # the host's until it is put on devices
@@ -71,35 +70,35 @@ Ways = tuple[tuple[int, int], ...]
 
 
 class Exchange(eqx.Module):
-    """What a device has, followed by what it is told: in rounds, each with one other at most."""
+    """Values that a device owns, then its ghosts: in each round from one other device at most."""
 
     sent: tuple[Int[AnyArray, "*device sent"], ...]  # places of what is sent in each round
     ways: tuple[Ways, ...] = eqx.field(static=True)
 
-    def __call__(self, own: Float[Array, " place"]) -> Float[Array, " told"]:
-        told = [
+    def __call__(self, own: Float[Array, " place"]) -> Float[Array, " local"]:
+        ghosts = [
             jax.lax.ppermute(gather(own, jnp.asarray(places)), AXIS, ways)
             for places, ways in zip(self.sent, self.ways, strict=True)
         ]
-        return jnp.concatenate([own, *told])
+        return jnp.concatenate([own, *ghosts])
 
     @property
-    def num_told(self) -> int:
-        """Numbers that a device is told, at most."""
+    def num_ghosts(self) -> int:
+        """Numbers that a device receives, at most."""
         return sum(places.shape[-1] for places in self.sent)
 
 
-def exchange(
+def plan_exchange(
     source: Shares, needed: list[Numbers]
 ) -> tuple[Exchange, list[Int[np.ndarray, " number"]]]:
-    """For numbers that each device needs, and where each of them then finds them."""
+    """The exchange that gives each device the numbers it needs, and where they then stand."""
     size, width = len(source.owner), source.num_places
-    asked: dict[tuple[int, int], Numbers] = {}
+    requests: dict[tuple[int, int], Numbers] = {}
     result = []
     for device, numbers in enumerate(needed):
         distinct = np.unique(numbers)
         owners = source.owner[distinct]
-        asked |= {
+        requests |= {
             (int(other), device): distinct[owners == other]
             for other in np.unique(owners)
             if other != device
@@ -109,11 +108,11 @@ def exchange(
         places[own] = source.position[own] - device * width
         result.append(places)
     sent, ways, start = [], [], width
-    for pairs in rounds(asked):
-        length = max(len(asked[pair]) for pair in pairs)
+    for pairs in rounds(requests):
+        length = max(len(requests[pair]) for pair in pairs)
         table = np.zeros((source.num_devices, length), np.int32)
         for one, other in pairs:
-            numbers = asked[one, other]
+            numbers = requests[one, other]
             table[one, : len(numbers)] = source.position[numbers] - one * width
             result[other][numbers] = start + np.arange(len(numbers))
         sent.append(table)
@@ -122,15 +121,15 @@ def exchange(
     return Exchange(tuple(sent), tuple(ways)), result
 
 
-def rounds(asked: dict[tuple[int, int], Numbers]) -> list[list[tuple[int, int]]]:
-    """Pairs of devices such that none sends or is told twice in a round; the longest first, so
+def rounds(requests: dict[tuple[int, int], Numbers]) -> list[list[tuple[int, int]]]:
+    """Pairs of devices such that none sends or receives twice in a round; the longest first, so
     that those of a round are of similar length."""
-    made: list[list[tuple[int, int]]] = []
-    for pair in sorted(asked, key=lambda pair: (-len(asked[pair]), pair)):
-        free = (one for one in made if all(a != pair[0] and b != pair[1] for a, b in one))
-        own = next(free, None)
-        if own is None:
-            made.append([pair])
+    schedule: list[list[tuple[int, int]]] = []
+    for pair in sorted(requests, key=lambda pair: (-len(requests[pair]), pair)):
+        free = (pairs for pairs in schedule if all(a != pair[0] and b != pair[1] for a, b in pairs))
+        pairs = next(free, None)
+        if pairs is None:
+            schedule.append([pair])
         else:
-            own.append(pair)
-    return made
+            pairs.append(pair)
+    return schedule

@@ -20,8 +20,6 @@ from matplotlib.axes import Axes
 from scipy.special import ndtr
 
 import riesz as rz
-from riesz.case.data.rows import DataRows
-from riesz.datasets.jura import FOLDER
 
 METAL, SECONDARIES = "Cd", ("Pb", "Ni", "Zn")
 PLACE, ALL = "place", f"place, {', '.join(SECONDARIES)}"
@@ -29,8 +27,6 @@ PLACE, ALL = "place", f"place, {', '.join(SECONDARIES)}"
 
 PUBLISHED = {"GPDK": 0.451, "VAE": 0.569, "VAE-DT": 0.478, "VAE-NLD": 0.549}
 """Mean absolute errors in mg/kg, of Tait & Damoulas (2020), Table 1; by `ALL`."""
-
-Row = dict[str, Any]
 
 GUIDE_VALUE = 0.8
 """mg/kg: of cadmium in soil, in Switzerland."""
@@ -75,7 +71,7 @@ def score_row(
     crps: float | None = None,
     coverage95: float | None = None,
     seconds: float | None = None,
-) -> Row:
+) -> rz.io.Row:
     return {
         "method": method,
         "role": role,
@@ -88,7 +84,7 @@ def score_row(
     }
 
 
-def score_prediction(predicted: LogNormals, truth: Float[np.ndarray, " sample"]) -> Row:
+def score_prediction(predicted: LogNormals, truth: Float[np.ndarray, " sample"]) -> rz.io.Row:
     low, high = (predicted.quantile(normal) for normal in (-1.96, 1.96))
     return {
         "mae": float(np.abs(predicted.quantile(0.0) - truth).mean()),
@@ -97,7 +93,7 @@ def score_prediction(predicted: LogNormals, truth: Float[np.ndarray, " sample"])
     }
 
 
-def references(known: DataRows, held_back: DataRows) -> Sequence[Row]:
+def references(known: rz.case.DataRows, held_back: rz.case.DataRows) -> Sequence[rz.io.Row]:
     """What takes no model, one distribution for all and the nearest sample; what was published."""
     truth = np.exp(held_back.values)
     alike = LogNormals(*np.full((len(truth), 2), [known.values.mean(), known.values.std()]).T)
@@ -162,7 +158,7 @@ def draw_held_back(axes: Axes, truth: Float[np.ndarray, " sample"], predicted: L
         axis.set_ticks([], minor=True)
 
 
-def run_demo(out: Path, *, seed: int, stage: Callable[[str], None]) -> list[Row]:
+def run_demo(out: Path, *, seed: int, stage: Callable[[str], None]) -> list[rz.io.Row]:
     """Leave everything in a folder; returns one row a method.
 
     `stage` is called with each of `STAGES` as it begins.
@@ -170,34 +166,34 @@ def run_demo(out: Path, *, seed: int, stage: Callable[[str], None]) -> list[Row]
     write_inputs(out)
     held_back = read_held_back(out / TABLE)
     truth = np.exp(held_back.values)
-    rows: list[Row] = []
+    rows: list[rz.io.Row] = []
     predicted: dict[str, LogNormals] = {}
 
-    def fitted(name: str, knows: str) -> rz.case.Run:
+    def fit_model(name: str, knows: str) -> rz.case.Run:
         clock = perf_counter()
-        run = rz.case.fit_case(out / name, out / RUNS[name], seed=seed, progress=False)
+        run = rz.read_problem(out / name).fit(out / RUNS[name], seed=seed, progress=False)
         predicted[knows] = predict_at(run, held_back, seed)
         scores = score_prediction(predicted[knows], truth)
         rows.append(score_row("ours", "ours", knows, **scores, seconds=perf_counter() - clock))
         return run
 
     stage(STAGES[0])
-    run = fitted(BY_PLACE, PLACE)
+    run = fit_model(BY_PLACE, PLACE)
     stage(STAGES[1])
-    fitted(WITH_METALS, ALL)
+    fit_model(WITH_METALS, ALL)
     stage(STAGES[2])
     draw_demo(out / FIGURE, run, new_samples(run.posterior, seed), truth, predicted)
     stage(STAGES[3])
-    rz.case.write_report(run, out / REPORT, seed=seed)
+    run.report(out / REPORT, seed=seed)
     return [*rows, *references(run.case.prepared, held_back)]
 
 
 def write_inputs(out: Path) -> None:
     """The table and both problem files; raises where one was changed since, to lose no work."""
-    text = files("riesz.demo").joinpath(BY_PLACE).read_text(encoding="utf-8")
+    text = files("riesz_demo").joinpath(BY_PLACE).read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     inputs = {
-        TABLE: files("riesz.datasets").joinpath(FOLDER, TABLE).read_bytes(),
+        TABLE: rz.datasets.jura_csv(),
         BY_PLACE: "".join(one for one in lines if not one.startswith(LEFT_OUT)).encode(),
         WITH_METALS: "".join(one.removeprefix(LEFT_OUT) for one in lines).encode(),
     }
@@ -208,12 +204,12 @@ def write_inputs(out: Path) -> None:
             )
     for name, content in inputs.items():
         if name in RUNS and (out / name).exists():  # of an earlier demo, finished or stopped
-            for folder in (RUNS[name], f"{RUNS[name]}.unfinished"):
-                shutil.rmtree(out / folder, ignore_errors=True)
+            shutil.rmtree(out / RUNS[name], ignore_errors=True)
+            rz.case.remove_unfinished(out / RUNS[name])
         (out / name).write_bytes(content)
 
 
-def read_held_back(table: Path) -> DataRows:
+def read_held_back(table: Path) -> rz.case.DataRows:
     return rz.case.read_observations(
         table,
         x="x_km",
@@ -225,12 +221,13 @@ def read_held_back(table: Path) -> DataRows:
     )
 
 
-def predict_at(run: rz.case.Run, places: DataRows, seed: int) -> LogNormals:
+def predict_at(run: rz.case.Run, places: rz.case.DataRows, seed: int) -> LogNormals:
     """What samples there are predicted to be, noise included."""
     known, design = run.case.prepared, None
     if known.covariates:
         design, _ = rz.case.covariate_design(known, places, logs=SECONDARIES)
-    result = rz.prediction.predict_data(run.posterior, places.points, design=design, seed=seed)
+    asked = {"design": design, "seed": seed}
+    result = rz.predict(run.posterior, "measurement", places.points, **asked)
     return LogNormals(result.mean, result.sd)
 
 

@@ -1,7 +1,7 @@
 """Residual, matrix and solution of a problem whose cells and unknowns devices share.
 
 A device has all cells that touch its unknowns, so that its rows are complete: along the borders
-cells are worked off twice, and only the state is asked for. Node coordinates and coefficients are
+cells are worked off twice, and only the state is exchanged. Node coordinates and coefficients are
 still whole on every device.
 """
 
@@ -15,19 +15,27 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, PyTree
 
-from riesz.arrays import on_device
-from riesz.devices import AXIS, Wanted
 from riesz.errors import SolveError
-from riesz.fem.assembly import check_state, local_states, residual_of_wells, with_dirichlet
-from riesz.fem.elements.domain import Domain
-from riesz.fem.kernel import entity_matrices, entity_residuals, resolve_terms
-from riesz.fem.linear.multigrid.tables import gather
-from riesz.fem.newton import is_linear
-from riesz.fem.problem import BoundaryValueProblem, Group
-from riesz.fem.sharded.partition import AnyArray, Exchange, Shares, bisect_points, exchange, shares
-from riesz.fem.sharded.solver import ShardedMultigrid, sharded_multigrid
-from riesz.fem.solve import require_float64
-from riesz.mesh.refinement import Hierarchy
+from riesz.fem import BoundaryValueProblem
+from riesz.mesh import Hierarchy
+from riesz.solvers.blocks import (
+    AXIS,
+    Domain,
+    Group,
+    check_state,
+    entity_matrices,
+    entity_residuals,
+    gather,
+    is_linear,
+    local_states,
+    on_device,
+    require_float64,
+    residual_of_wells,
+    resolve_terms,
+    with_dirichlet,
+)
+from riesz_sharded.partition import AnyArray, Exchange, Shares, bisect_points, plan_exchange, shares
+from riesz_sharded.solver import DevicesLike, ShardedMultigrid, sharded_multigrid
 
 DofValues = Float[Array, " dof"]
 
@@ -66,7 +74,7 @@ class ShardedProblem(eqx.Module):
 
     @eqx.filter_jit
     def solve(self, z: Any = None) -> DofValues:
-        """The solution of an equation that is linear in it; NaN where it was not found."""
+        """The solution of a linear equation; NaN where the iteration did not converge."""
         if not is_linear(self.problem, z):
             raise SolveError("sharded problems are linear equations, and this one is not.")
         start = jnp.zeros(self.problem.num_free, self.problem.dtype)
@@ -107,11 +115,11 @@ class ShardedProblem(eqx.Module):
 
     def own_residual(self, own: Float[Array, " place"], z: PyTree) -> Float[Array, " place"]:
         """On one device: the rows of its unknowns."""
-        told, total = self.exchange(own), jnp.zeros_like(own)
+        local, total = self.exchange(own), jnp.zeros_like(own)
         for group, shared in zip(self.plain_groups(), self.groups, strict=True):
             domain = dataclasses.replace(shared.domain, nodes=group.domain.nodes)
             physics = resolve_terms(group.terms, self.problem.space.element, z)
-            parts = entity_residuals(physics, domain, local_states(domain, told))
+            parts = entity_residuals(physics, domain, local_states(domain, local))
             for places, amounts in zip(domain.dofs, parts, strict=True):
                 total = total.at[places].add(amounts, mode="drop")  # those of others lie beyond
         if self.problem.point_sources:
@@ -121,12 +129,12 @@ class ShardedProblem(eqx.Module):
 
     def own_matrix(self, own: Float[Array, " place"], z: PyTree) -> Float[Array, " entry"]:
         """On one device: the entries of its rows."""
-        told = self.exchange(own)
+        local = self.exchange(own)
         values = jnp.zeros(self.solver.entries.shape[-1], own.dtype)
         for group, shared in zip(self.plain_groups(), self.groups, strict=True):
             domain = dataclasses.replace(shared.domain, nodes=group.domain.nodes)
             physics = resolve_terms(group.terms, self.problem.space.element, z)
-            rows = entity_matrices(physics, domain, local_states(domain, told))
+            rows = entity_matrices(physics, domain, local_states(domain, local))
             for entries, row in zip(shared.entries, rows, strict=True):
                 values = values.at[entries].add(row, mode="drop")
         return values
@@ -147,7 +155,7 @@ def without_shared(whole: ShardedProblem) -> ShardedProblem:
 
 def sharded_problem(
     problem: BoundaryValueProblem,
-    devices: Wanted = "all",
+    devices: DevicesLike = "all",
     hierarchy: Hierarchy | None = None,
     **settings: Any,
 ) -> ShardedProblem:
@@ -168,7 +176,7 @@ def sharded_problem(
                         for group, own in zip(plain, chosen, strict=True)])
         for device in range(count)
     ]  # fmt: skip
-    told, places = exchange(dofs, needed)
+    plan, places = plan_exchange(dofs, needed)
     entries = shares(owner[free][np.asarray(problem.pattern.rows)], count)
     sharded = NamedSharding(solver.mesh, PartitionSpec(AXIS))
     groups = tuple(
@@ -181,7 +189,7 @@ def sharded_problem(
     return ShardedProblem(
         problem=problem,
         groups=jax.device_put(groups, sharded),
-        exchange=jax.device_put(told, sharded),
+        exchange=jax.device_put(plan, sharded),
         order=jax.device_put(dofs.order.astype(np.int32), sharded),
         position=on_device(dofs.position, np.int32),
         free_places=jax.device_put(free_places.astype(np.int32), sharded),

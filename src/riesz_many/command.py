@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riesz.cli.options import (
+from riesz.cli import (
     CheckJsonOption,
     CheckOption,
     EngineOption,
@@ -18,11 +18,18 @@ from riesz.cli.options import (
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
-    from riesz.many.campaign import Campaign
-    from riesz.many.ledger import Row
+    from riesz_many.campaign import Campaign
+    from riesz_many.ledger import Row
+
+EXAMPLE = "Example: riesz fit-many sites --out runs --jobs 4"
 
 MOST_LINES = 40
 """Of a table of all fits; of more, only those that are not good are listed."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `riesz`."""
+    app.command("fit-many", epilog=EXAMPLE)(fit_each)
 
 
 def part_of(text: str) -> tuple[int, int]:
@@ -92,12 +99,12 @@ def fit_each(
     if sum(one is not None for one in (part, array, cluster)) > 1:
         raise RieszError("give one of --part, --array and --cluster: each says where fits run.")
     if engine is not None:
-        from riesz.engines.table import check_engine
+        from riesz.inference import check_engine
 
         check_engine(engine)
-    from riesz.many.campaign import Campaign, counts, fit_sites
-    from riesz.many.scheduler import Pool
-    from riesz.many.sites import FitSettings
+    from riesz_many.campaign import Campaign, counts, fit_sites
+    from riesz_many.scheduler import Pool
+    from riesz_many.sites import FitSettings
 
     campaign = Campaign(
         source=source,
@@ -138,9 +145,9 @@ def fit_each(
 
 def array_script(campaign: "Campaign", count: int) -> Path:
     """After a look at whether there is anything to do."""
-    from riesz.io.store.files import make_folder
-    from riesz.many.array_job import write_array_job
-    from riesz.many.sites import LEDGER, sites_in
+    from riesz.io import make_folder
+    from riesz_many.array_job import write_array_job
+    from riesz_many.sites import LEDGER, sites_in
 
     sites_in(campaign.source, campaign.runs, campaign.seed)
     make_folder(campaign.runs / LEDGER)
@@ -157,7 +164,7 @@ def array_script(campaign: "Campaign", count: int) -> Path:
 
 def verdict_lines(rows: Sequence["Row"]) -> list[str]:
     """Each fit and its verdict; of many, only those that are not good, and how many are."""
-    from riesz.many.campaign import counts
+    from riesz_many.campaign import counts
 
     shown = [row for row in rows if len(rows) <= MOST_LINES or row.verdict != "good"]
     shown = sorted(shown, key=lambda row: (row.state == "done", row.name))[:MOST_LINES]

@@ -260,7 +260,7 @@ def distribute(
             continue
         place, group = running.pop(future)
         if future.status in ("cancelled", "lost"):
-            raise lost_error(client)
+            raise error_of_lost_worker(client)
         error = future.exception() if future.status == "error" else None
         if type(error).__name__ == "KilledWorker" and deaths[place] < MOST_DEATHS:
             deaths[place] += 1
@@ -322,12 +322,12 @@ def wait_for_one(client: Any, pool: Pool) -> None:
 def look_after(client: Any, pool: Pool, running: Iterable[Any]) -> None:
     """While nothing is finished: is everybody still there?"""
     if any(future.status in ("cancelled", "lost") for future in running):
-        raise lost_error(client)
+        raise error_of_lost_worker(client)
     start_missing(client, pool)
     wait_for_one(client, pool)
 
 
-def lost_error(client: Any) -> RieszError:
+def error_of_lost_worker(client: Any) -> RieszError:
     return RieszError(
         f"the scheduler at {client.scheduler.address} is gone: start it, and run this again."
     )

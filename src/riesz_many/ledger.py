@@ -15,14 +15,8 @@ from importlib import import_module
 from pathlib import Path
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.files import (
-    csv_content,
-    make_folder,
-    read_bytes,
-    remove_partials,
-    write_bytes,
-)
-from riesz.many.sites import LEDGER, Site
+from riesz.io import make_folder, read_bytes, remove_partials, write_bytes, write_csv
+from riesz_many.sites import LEDGER, Site
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 SUSPECTED = "suspected"
@@ -93,8 +87,7 @@ def ledger_rows(runs: Path, sites: Sequence[Site]) -> list[Row]:
 
 def write_ledger(runs: Path, rows: Sequence[Row]) -> None:
     """All rows as one table."""
-    header = [one.name for one in fields(Row)]
-    write_bytes(runs / TABLE, csv_content(header, (asdict(row).values() for row in rows)))
+    write_csv(runs / TABLE, [asdict(row) for row in rows])
 
 
 @contextmanager

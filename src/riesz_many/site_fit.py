@@ -4,17 +4,11 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from riesz.case.report.content import trust_level
-from riesz.case.report.page import REPORT, write_report
-from riesz.case.report.trust import BAD
-from riesz.case.run.fit import fit_case
-from riesz.case.run.folder import Run, clear, read_run
-from riesz.inference.fit import error_sentence
-from riesz.many.compiling import forget_programs, settle_process
-from riesz.many.ledger import DONE, Row
-from riesz.many.sites import Order
-
-__all__ = ["adopt_run", "error_sentence", "fit_site", "remove_run"]
+from riesz import read_problem, read_run
+from riesz.case import Run, remove_unfinished, trust_level
+from riesz_many.compiling import forget_programs, settle_process
+from riesz_many.ledger import DONE, Row
+from riesz_many.sites import REPORT, Order
 
 
 def fit_site(order: Order, row: Row, out: Path) -> Row:
@@ -23,8 +17,7 @@ def fit_site(order: Order, row: Row, out: Path) -> Row:
     if order.settles:
         settle_process(quickly=site.quickly)
         forget_programs()
-    run = fit_case(
-        site.problem,
+    run = read_problem(site.problem).fit(
         out,
         settings.engine,
         seed=site.seed,
@@ -40,9 +33,9 @@ def judge_run(order: Order, row: Row, run: Run) -> Row:
     """What is told of a run; with its report, where one is wanted."""
     failed, row = run.numbers.get("failed"), replace(row, state=DONE, engine=run.numbers["engine"])
     if failed:
-        return replace(row, verdict=BAD, message=str(failed))
+        return replace(row, verdict=trust_level(run), message=str(failed))
     if order.reports and not (run.folder / REPORT).is_file():
-        return replace(row, verdict=write_report(run)["trust"])
+        return replace(row, verdict=run.report()["trust"])
     return replace(row, verdict=trust_level(run))
 
 
@@ -50,11 +43,11 @@ def adopt_run(order: Order, row: Row, out: Path) -> Row:
     """The row of a run that was complete when its process ended, before it could say so."""
     run = read_run(out)
     row = judge_run(order, row, run)
-    clear(out.resolve())
+    remove_unfinished(out)
     return replace(row, seconds=run.numbers.get("seconds"))
 
 
 def remove_run(out: Path) -> None:
     """The run of a problem that has changed, and what was begun of it."""
     shutil.rmtree(out, ignore_errors=True)
-    clear(out.resolve())
+    remove_unfinished(out)

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import typer
 
-from riesz.cli.options import (
+from riesz.cli import (
     FitSeedOption,
     JsonOption,
     OutOption,
     QuietOption,
     json_of,
-    keep_compiled,
+    progress_bar,
     use_float64,
 )
+
+EXAMPLE = "Example: riesz demo --out demo-output"
 
 OWN_DATA = """change a problem file and fit it again:
   riesz fit {out}/problem.toml --out {out}/mine
@@ -21,6 +23,11 @@ OWN_DATA = """change a problem file and fit it again:
 with measurements of your own, the first command writes a problem file:
   riesz init measurements.csv outline.geojson --out problem.toml
   riesz fit problem.toml --out out/run"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `riesz`."""
+    app.command(epilog=EXAMPLE)(demo)
 
 
 def demo(
@@ -31,27 +38,27 @@ def demo(
 ) -> None:
     """Run the main job on built-in data: problem files, map, scores and report, in a minute."""
     use_float64()
-    keep_compiled()
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from riesz.io import (
+        keep_programs,
+        make_folder,
+        markdown_table,
+        results,
+        write_bytes,
+        write_results,
+    )
+    from riesz_demo.job import STAGES, run_demo
 
-    from riesz.demo.job import STAGES
-    from riesz.demo.job import run_demo as demonstrated
-    from riesz.io.store.files import make_folder, write_bytes
-    from riesz.io.store.results import markdown_table, results, write_results
-
+    keep_programs()
     command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
     make_folder(out)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), disable=quiet)
-    with bar:
-        task = bar.add_task("demo", total=len(STAGES))
+    with progress_bar(not quiet) as bar:
+        task = bar.add_task("demo", total=len(STAGES), terms="")
 
         def stage(name: str) -> None:
-            bar.update(task, description=f"demo: {name}", completed=STAGES.index(name))
+            bar.update(task, terms=name, completed=STAGES.index(name))
 
-        rows = demonstrated(out, seed=seed, stage=stage)
-        bar.update(task, description="demo", completed=len(STAGES))
+        rows = run_demo(out, seed=seed, stage=stage)
+        bar.update(task, terms="", completed=len(STAGES))
     summary = {
         f"mae of {row['method']} ({row['role']}), by {row['knows']}": row["mae"] for row in rows
     }

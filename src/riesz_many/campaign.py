@@ -19,9 +19,10 @@ from time import monotonic, perf_counter
 from typing import Any
 from urllib.parse import quote
 
-from riesz.errors import RieszError
-from riesz.io.store.files import write_bytes
-from riesz.many.ledger import (
+from riesz.cli import progress_bar
+from riesz.errors import RieszError, error_sentence
+from riesz.io import write_bytes
+from riesz_many.ledger import (
     DONE,
     FAILED,
     RUNNING,
@@ -37,19 +38,18 @@ from riesz.many.ledger import (
     write_ledger,
     write_row,
 )
-from riesz.many.scheduler import Pool, Task, TaskOutcome, run_tasks
-from riesz.many.sites import MANIFEST, Digests, FitSettings, Order, Site, sites_in
-from riesz.progress import progress_bar
+from riesz_many.scheduler import Pool, Task, TaskOutcome, run_tasks
+from riesz_many.sites import MANIFEST, REPORT, Digests, FitSettings, Order, Site, sites_in
 
 SECONDS_BETWEEN_TABLES = 30.0
 
 Told = Callable[[str], None]
 
-SITE_FIT = "riesz.many.site_fit"
+SITE_FIT = "riesz_many.site_fit"
 """Imported after an attempt is counted: what takes down a process may happen there too."""
 
 PAGE = "index.html"
-SHOWN_BY = ("report.html", "summary.txt")
+SHOWN_BY = (REPORT, "summary.txt")
 """What a name leads to: the first of these that is there."""
 
 
@@ -98,6 +98,8 @@ def fit_all(
     told: Told = lambda message: None,
 ) -> list[Row]:
     """The same for sites that are known already."""
+    if not sites:
+        return []
     described = Digests(campaign.settings)
     every = sorted(map(described.site, sites), key=by_compilation)
     own = sites_of_part(every, campaign.part)
@@ -297,11 +299,11 @@ def take_up(order: Order) -> Row:
     write_row(runs, row)
     start = perf_counter()
 
-    def fitted(how: Any) -> Row:
+    def fit_rows(how: Any) -> Row:
         result = how.fit_site(order, row, out)
         return replace(result, seconds=round(perf_counter() - start, 2))
 
-    return conclude(order, row, fitted)
+    return conclude(order, row, fit_rows)
 
 
 def conclude(order: Order, row: Row, made: Callable[[Any], Row]) -> Row:
@@ -339,8 +341,7 @@ def record_row(runs: Path, row: Row) -> Row:
 def failure_text(error: Exception, order: Order) -> str:
     if isinstance(error, RieszError):
         return str(error)
-    reason = import_module(SITE_FIT).error_sentence(error)
-    return f"{type(error).__name__}: {reason} See it by itself: {alone(order)}"
+    return f"{type(error).__name__}: {error_sentence(error)} See it by itself: {alone(order)}"
 
 
 def alone(order: Order) -> str:
@@ -349,7 +350,7 @@ def alone(order: Order) -> str:
 
 def write_page(runs: Path, rows: Sequence[Row]) -> None:
     heading = f"{len(rows)} fits in {runs.resolve().name}"
-    template = files("riesz.many").joinpath("overview.html").read_text(encoding="utf-8")
+    template = files("riesz_many").joinpath("overview.html").read_text(encoding="utf-8")
     seconds = sum(row.seconds or 0.0 for row in rows)
     page = Template(template).substitute(
         title=escape(heading),

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.files import read_bytes
-from riesz.io.tables.layers import TextTable, read_csv
+from riesz.io import TextTable, read_bytes, read_csv
 
 PROBLEM, NAME, SEED = "problem", "name", "seed"
 """Columns of a table; only the first must be there."""
@@ -19,8 +18,8 @@ PROBLEM, NAME, SEED = "problem", "name", "seed"
 LEDGER = "ledger"
 """The folder of rows, beside the runs: no site has this name."""
 
-MANIFEST = "manifest.json"
-"""By which run folders are known, whose problem files are copies."""
+MANIFEST, REPORT = "manifest.json", "report.html"
+"""Files of a run folder: it is known by the first, and its problem file is a copy."""
 
 CONDITIONAL = "conditional"
 MOST_SEED = 2**63

@@ -1,8 +1,8 @@
 """Multigrid on several devices: fine levels by their owners, coarse ones by each for itself.
 
-Conjugate gradients, smoothing, transfers between fine levels and the matrices of coarser ones ask
-neighbours for what lies along the borders. From a level on that is small, each device gathers all
-of it and does the same as the others: the plain cycle.
+Conjugate gradients, smoothing, transfers between fine levels and the matrices of coarser ones
+exchange what lies along the borders with neighbours. From a level on that is small, each device
+gathers all of it and does the same as the others: the plain cycle.
 
 Sparse products go by rows, of which each device has those that it owns. Tables have an axis of
 devices before the others, along which they are sharded; within `shard_map` each device sees its
@@ -10,7 +10,7 @@ own.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,37 +20,42 @@ import scipy.sparse as sp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, PyTree
 
-from riesz.arrays import on_device
-from riesz.devices import AXIS, Wanted, mesh_of
 from riesz.errors import SolveError
-from riesz.fem.default_solver import prolongations_of, resolve_settings
-from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.linear.multigrid.cycle import Cycle, chebyshev
-from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin_products, rows_of
-from riesz.fem.linear.multigrid.krylov import KrylovResult, Measures, conjugate_gradients
-from riesz.fem.linear.multigrid.solver import (
+from riesz.fem import BoundaryValueProblem
+from riesz.mesh import Hierarchy
+from riesz.solvers import AbstractLinearSolver, Multigrid, SparseMatrix, SparsePattern
+from riesz.solvers.blocks import (
+    AXIS,
     LOST_DIGITS,
-    Multigrid,
+    Cycle,
+    KrylovResult,
+    Measures,
     PreparedLevels,
-    from_prolongations,
-)
-from riesz.fem.linear.multigrid.tables import (
+    chebyshev,
+    coarse_pattern,
+    conjugate_gradients,
     diagonal_first,
-    dimensions,
+    from_prolongations,
+    galerkin_products,
     gather,
+    mesh_of,
+    on_device,
+    prolongations_of,
+    resolve_settings,
     round_width,
+    rows_of,
     slots,
     weighted_sum,
 )
-from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
-from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.sharded.partition import AnyArray, Exchange, Shares, bisect_points, exchange, shares
-from riesz.mesh.refinement import Hierarchy
+from riesz_sharded.partition import AnyArray, Exchange, Shares, bisect_points, plan_exchange, shares
 
 Vector = Float[Array, " size"]
 
+DevicesLike = int | Literal["all"] | Sequence[Any]
+"""How many of this process, all of them, or JAX's own."""
+
 FEWEST = 4096
-"""Unknowns of a level for each device, below which asking neighbours takes longer than the work."""
+"""Unknowns of a level for each device, below which the exchange takes longer than the work."""
 
 
 class SharedCombination(eqx.Module):
@@ -105,12 +110,14 @@ class SharedRows(eqx.Module):
 def shard_combination(matrix: sp.csr_array, rows: Shares, columns: Shares) -> SharedCombination:
     """A sparse matrix by the owners of its rows, for vectors by the owners of its columns."""
     entries = row_slots(matrix, rows)
-    told, places = exchange(columns, [matrix.indices[own[own < matrix.nnz]] for own in entries])
+    plan, places = plan_exchange(
+        columns, [matrix.indices[own[own < matrix.nnz]] for own in entries]
+    )
     result = entries < matrix.nnz
     kept = np.minimum(entries, matrix.nnz - 1)
     stands = np.stack([at[matrix.indices[own]] for at, own in zip(places, kept, strict=True)])
     weights = np.where(result, matrix.data[kept], 0.0)
-    return SharedCombination(told, np.where(result, stands, 0).astype(np.int32), weights)
+    return SharedCombination(plan, np.where(result, stands, 0).astype(np.int32), weights)
 
 
 def shard_table(pattern: sp.csr_array, rows: Shares, of_entries: Shares) -> SharedTable:
@@ -118,13 +125,13 @@ def shard_table(pattern: sp.csr_array, rows: Shares, of_entries: Shares) -> Shar
     ordered, entries = diagonal_first(pattern), row_slots(pattern, rows)
     result = entries < pattern.nnz
     kept = ordered[np.minimum(entries, pattern.nnz - 1)]
-    told, places = exchange(
+    plan, places = plan_exchange(
         rows, [pattern.indices[own[is_one]] for own, is_one in zip(kept, result, strict=True)]
     )
     stands = np.stack([at[pattern.indices[own]] for at, own in zip(places, kept, strict=True)])
     first = (np.arange(rows.num_devices) * of_entries.num_places)[:, None, None]
     own = np.where(result, of_entries.position[kept] - first, of_entries.num_places)
-    return SharedTable(told, np.where(result, stands, 0).astype(np.int32), own.astype(np.int32))
+    return SharedTable(plan, np.where(result, stands, 0).astype(np.int32), own.astype(np.int32))
 
 
 def row_slots(matrix: sp.csr_array, rows: Shares) -> Int[np.ndarray, "device slot row"]:
@@ -144,14 +151,14 @@ class SharedTransfer(eqx.Module):
     restrict: SharedCombination
 
 
-class Owned(eqx.Module):
+class OwnedLevel(eqx.Module):
     """A level's matrix on one device, ready for smoothing."""
 
     rows: SharedRows
     inverse_diagonal: Vector
 
 
-class Together(eqx.Module):
+class CoarseInverse(eqx.Module):
     """The inverse of the first level that every device has whole."""
 
     inner: Multigrid
@@ -204,7 +211,7 @@ class ShardedMultigrid(AbstractLinearSolver):
         if matrix.pattern.size != len(self.position):
             raise SolveError(
                 f"the solver was made for {len(self.position)} unknowns, but the matrix has "
-                f"{matrix.pattern.size}: make one for it, rz.fem.sharded_multigrid(problem)."
+                f"{matrix.pattern.size}: make one for it, riesz_sharded.sharded_multigrid(problem)."
             )
         values = matrix.values.at[self.entries].get(mode="fill", fill_value=0.0)
         own = rhs.at[self.order].get(mode="fill", fill_value=0.0)
@@ -236,12 +243,12 @@ class ShardedMultigrid(AbstractLinearSolver):
         levels = []
         for table, transfer in zip(tables.levels, tables.transfers, strict=True):
             rows = table.fill(values)
-            levels.append(Owned(rows, rows.inverse_diagonal()))
+            levels.append(OwnedLevel(rows, rows.inverse_diagonal()))
             values = transfer.left(transfer.right(values))
         inner, entries, order, position = coarse
         every = gather(jax.lax.all_gather(values, AXIS).ravel(), entries)
         prepared = inner.levels(gather(every, inner.entries))
-        rows, coarsest = levels[0].rows, Together(inner, prepared, order, position)
+        rows, coarsest = levels[0].rows, CoarseInverse(inner, prepared, order, position)
         cycle = Cycle(tuple(levels), tables.transfers, coarsest, chebyshev(self.smoothing))
         measures = Measures(global_dot, lambda own: jnp.sqrt(global_dot(own, own)))
         limits = self.tolerance, self.max_steps
@@ -264,7 +271,7 @@ def global_dot(one: Vector, other: Vector) -> Float[Array, ""]:
 
 def sharded_multigrid(
     problem: BoundaryValueProblem,
-    devices: Wanted = "all",
+    devices: DevicesLike = "all",
     hierarchy: Hierarchy | None = None,
     *,
     fewest: int = FEWEST,
@@ -280,30 +287,30 @@ def sharded_multigrid(
     if not settings["is_symmetric"]:
         raise SolveError(
             "the sharded solver takes symmetric equations, and this one has transport: use "
-            "rz.fem.multigrid."
+            "rz.solvers.multigrid."
         )
     prolongations = prolongations_of(problem, hierarchy)
     if not prolongations:
         raise SolveError(
-            f"{problem.num_free} unknowns are too few to share: use rz.fem.SparseLU()."
+            f"{problem.num_free} unknowns are too few to share: use rz.solvers.SparseLU()."
         )
     mesh = mesh_of(devices)
     owner = bisect_points(np.asarray(problem.space.points), mesh.size)[np.asarray(problem.free)]
-    built = shard_levels(problem.pattern, prolongations, owner, mesh.size, fewest)
+    levels = shard_levels(problem.pattern, prolongations, owner, mesh.size, fewest)
     inner = from_prolongations(
-        pattern_of(built.coarse), prolongations[len(built.transfers) :],
+        pattern_of(levels.coarse), prolongations[len(levels.transfers) :],
         is_symmetric=True, smoothing=settings["smoothing"],
     )  # fmt: skip
     sharded = NamedSharding(mesh, PartitionSpec(AXIS))
-    tables = jax.device_put(Tables(built.tables, built.transfers), sharded)
+    tables = jax.device_put(Tables(levels.tables, levels.transfers), sharded)
     return ShardedMultigrid(
         tables=tables,
-        order=jax.device_put(built.finest.order.astype(np.int32), sharded),
-        position=on_device(built.finest.position, np.int32),
-        entries=jax.device_put(built.entries.order.astype(np.int32), sharded),
-        coarse_entries=on_device(built.coarse_entries.position, np.int32),
-        coarse_order=on_device(built.coarsest.order, np.int32),
-        coarse_position=on_device(built.coarsest.position, np.int32),
+        order=jax.device_put(levels.finest.order.astype(np.int32), sharded),
+        position=on_device(levels.finest.position, np.int32),
+        entries=jax.device_put(levels.entries.order.astype(np.int32), sharded),
+        coarse_entries=on_device(levels.coarse_entries.position, np.int32),
+        coarse_order=on_device(levels.coarsest.order, np.int32),
+        coarse_position=on_device(levels.coarsest.position, np.int32),
         inner=inner,
         mesh=mesh,
         tolerance=tolerance,
@@ -312,7 +319,7 @@ def sharded_multigrid(
     )
 
 
-class Built(NamedTuple):
+class SharedLevels(NamedTuple):
     """Levels that are shared, and the first that is not."""
 
     tables: tuple[SharedTable, ...]
@@ -330,14 +337,14 @@ def shard_levels(
     owner: Int[np.ndarray, " unknown"],
     count: int,
     fewest: int,
-) -> Built:
+) -> SharedLevels:
     places = np.asarray(pattern.columns), np.asarray(pattern.row_starts)
     fine = sp.csr_array((np.ones(len(places[0])), *places), shape=(pattern.size,) * 2)
     finest = own = shares(owner, count)
     entries = of_entries = shares(own.owner[rows_of(fine)], count)
     tables, transfers = [], []
     for between in prolongations:
-        if tables and pattern_size(fine) < fewest * count:
+        if tables and len(fine.indptr) - 1 < fewest * count:
             break
         coarse = coarse_pattern(fine, between)
         products = galerkin_products(fine, between, coarse)
@@ -356,11 +363,7 @@ def shard_levels(
             )
         )
         fine, own, of_entries = coarse, next_own, next_entries
-    return Built(tuple(tables), tuple(transfers), finest, entries, own, of_entries, fine)
-
-
-def pattern_size(pattern: sp.csr_array) -> int:
-    return dimensions(pattern)[0]
+    return SharedLevels(tuple(tables), tuple(transfers), finest, entries, own, of_entries, fine)
 
 
 def heaviest(matrix: sp.csr_array) -> Int[np.ndarray, " row"]:

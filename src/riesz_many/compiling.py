@@ -1,29 +1,16 @@
 """What a process that fits chooses for its programs: precision, effort, and how many it holds."""
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
 import jax
 
-from riesz.io.store.programs import keep_programs
-
-FUSION = "xla_cpu_use_fusion_emitters"
-"""What XLA takes a good part of its time for on a processor, to make programs a little faster."""
+from riesz.io import compile_quickly, keep_programs
 
 MOST_MAPPINGS = 30_000
 """Pieces of memory that a process may have, half of what Linux allows: programs take some each."""
 
 _settled: dict[str, bool] = {}
-
-
-def compile_quickly() -> None:
-    """For what is evaluated a few times: compiling is most of the work."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    flags = os.environ.get("XLA_FLAGS", "")
-    # Read when the first array is made; JAX 0.11 no longer knows it.
-    if jax.__version_info__ < (0, 11) and FUSION not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --{FUSION}=false".strip()
 
 
 def settle_process(*, quickly: bool) -> None:

@@ -1,0 +1,237 @@
+"""Draws of any quantity under the posterior, in chunks."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+from numpy.typing import ArrayLike
+
+from riesz.fem.evaluate import EvaluationPoints, evaluation_points
+from riesz.mesh.grids import Grid
+from riesz.posterior.family import Draws
+from riesz.posterior.posterior import Posterior, representative_draws
+from riesz.prediction.quantity import Quantity
+from riesz.prediction.statistics import NUM_DRAWS
+from riesz.priors.latent import Z
+from riesz.problem.dependence import dependence
+from riesz.problem.problem import InverseProblem
+from riesz.progress import progress_bar
+
+CHUNK_NUMBERS = 4_000_000
+"""States and predicted values that are held at once on the device, as numbers."""
+
+MOST_TOGETHER = 32
+"""Draws that are marched together."""
+
+Sampler = Callable[[PRNGKeyArray, InverseProblem, Float[Array, " node"], PyTree], Any]
+"""A quantity that may also draw: `sampler(key, problem, state, z)`."""
+
+
+class Plain(eqx.Module):
+    """A quantity that draws nothing of its own."""
+
+    quantity: Quantity
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Any:
+        return self.quantity(problem, state, z)
+
+
+class NewMeasurement(eqx.Module):
+    """A new measurement wherever the state is told: with effects of covariates, and with noise."""
+
+    state: Sampler
+    design: Float[np.ndarray, "point effect"] | None
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Float[Array, " point"]:
+        likelihood, design = problem.likelihood, self.design
+        there = self.state(key, problem, state, z)
+        there = likelihood.elsewhere(there, z, None if design is None else jnp.asarray(design))
+        return jnp.asarray(likelihood.new(there, z).sample(key), there.dtype)
+
+
+def measure_at_sensors(
+    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+) -> Float[Array, " sensor"]:
+    return problem.likelihood.sample(key, problem.predict(state, z), z)
+
+
+def quantity_draws(
+    posterior: Posterior,
+    sampler: Sampler,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+    numbers: int | None = None,
+    progress: bool = False,
+) -> PyTree[np.ndarray]:
+    """All draws of a small quantity, or of a dictionary of them: the first axis counts draws.
+
+    Where a quantity reads the state, in time what it marches to itself, and has so many numbers at
+    most, it need not be traced to find that out.
+    """
+    with progress_bar(progress) as shown:
+        task, chunks = shown.add_task("draws", total=num_draws, terms=""), []
+        for chunk in draw_chunks(posterior, sampler, num_draws, seed, numbers):
+            chunks.append(chunk)
+            shown.update(task, advance=len(jax.tree.leaves(chunk)[0]))
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+
+
+def locate_places(
+    problem: InverseProblem, at: ArrayLike | Grid | None, tolerance: float | None
+) -> EvaluationPoints | None:
+    if at is None:
+        return None
+    return evaluation_points(
+        problem.forward, at.points if isinstance(at, Grid) else at, tolerance=tolerance
+    )
+
+
+def draw_chunks(
+    posterior: Posterior,
+    sampler: Sampler,
+    num_draws: int,
+    seed: int,
+    numbers: int | None = None,
+) -> Iterator[PyTree[np.ndarray]]:
+    """Draws of a quantity, a chunk at a time; all chunks have one shape, to compile once."""
+    coordinate_key, state_key = jr.split(jr.key(seed))
+    coordinates = representative_draws(posterior, coordinate_key, num_draws)
+    num_draws = len(coordinates)
+    problem, states = posterior.problem, posterior.states
+    wanted = problem.time is None
+    if numbers is None:
+        numbers = num_numbers(problem, sampler, coordinates)
+        wanted = needs_state(problem, sampler, coordinates)
+    together = num_sharing(problem, coordinates)
+    size = together * chunk_size(num_draws // together, together * numbers)
+    for number, start in enumerate(range(0, num_draws, size)):
+        rows = np.minimum(np.arange(start, start + size), num_draws - 1)
+        key = jr.fold_in(state_key, number)
+        own, now = coordinates[rows], jr.split(key)
+        z = problem.latents.entries(problem.latents.of_draws(own))
+        result = (
+            states.from_outside(problem, now[0], own, z) if wanted else no_states(problem, size)
+        )
+        shared, own = split_shared(z, together)
+        keys = jr.split(now[1], size).reshape(-1, together)
+        values = of_chunk(problem, sampler, keys, shared, own, result)
+        yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
+
+
+def needs_state(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> bool:
+    """Whether a quantity depends on the state: to solve for one that nobody reads takes minutes."""
+    inputs = {
+        "state": jax.ShapeDtypeStruct((num_values(problem),), problem.forward.dtype),
+        "z": unknowns_like(problem, coordinates),
+    }
+
+    def of_draw(given: dict[str, Any]) -> Any:
+        return jax.tree.map(jnp.asarray, sampler(jr.key(0), problem, given["state"], given["z"]))
+
+    return "state" in dependence(of_draw, inputs).reads
+
+
+def no_states(problem: InverseProblem, count: int) -> Float[Array, "draw node"]:
+    return jnp.zeros((count, num_values(problem)), problem.forward.dtype)
+
+
+def num_values(problem: InverseProblem) -> int:
+    """Of the state, in all experiments; in time, of what was recorded."""
+    if problem.time is not None:
+        return problem.time.num_recorded
+    return len(problem.forwards) * problem.forward.space.num_dofs
+
+
+def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, Any]:
+    """Shapes and types of what one draw stands for."""
+    own = jax.ShapeDtypeStruct((coordinates.shape[1],), coordinates.dtype)
+    # Not the bound method: JAX would compare the whole problem, array by array.
+    return jax.eval_shape(lambda own: problem.z(own), own)  # noqa: PLW0108
+
+
+def num_sharing(problem: InverseProblem, coordinates: Draws) -> int:
+    """How many draws in a row differ in some unknowns alone: in time they are marched together.
+
+    So are those that `conditional` makes for values of the unknowns that it does not integrate out.
+    """
+    if problem.time is None:
+        return 1
+    rows = np.asarray(coordinates)
+    count = len(rows)
+    changes = (rows[1:] != rows[:-1]).sum(axis=0)
+    seldom = changes < count - 1
+    if not seldom.any() or seldom.all():
+        return 1
+    starts = np.flatnonzero((rows[1:, seldom] != rows[:-1, seldom]).any(axis=1)) + 1
+    result = int(np.gcd.reduce(np.append(starts, count)))
+    return max(size for size in range(1, MOST_TOGETHER + 1) if result % size == 0)
+
+
+def split_shared(z: Z, together: int) -> tuple[Z, Z]:
+    """What so many draws in a row share, once for each block of them; and the rest, by blocks."""
+    shared, own = {}, {}
+    for name, entry in z.items():
+        blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, together, *leaf.shape[1:]), entry)
+        first = jax.tree.map(lambda leaf: leaf[:, 0], blocks)
+        alike = jax.tree.map(lambda leaf: bool(jnp.all(leaf == leaf[:, :1])), blocks)
+        is_shared = together > 1 and all(jax.tree.leaves(alike))
+        (shared if is_shared else own)[name] = first if is_shared else blocks
+    return shared, own
+
+
+@eqx.filter_jit
+def of_chunk(
+    problem: InverseProblem,
+    sampler: Sampler,
+    keys: Key[Array, "block together"],
+    shared: Z,
+    own: Z,
+    states: Float[Array, "draw node"],
+) -> PyTree[Array]:
+    """The quantity for each of some draws, blocks of which have some unknowns in common."""
+
+    def of_draw(key: PRNGKeyArray, own: PyTree, state: Float[Array, " node"], shared: PyTree):
+        return jax.tree.map(jnp.asarray, sampler(key, problem, state, shared | own))
+
+    def of_block(given: Any) -> PyTree[Array]:
+        keys, shared, own, states = given
+        if len(keys) == 1:
+            key, own, state = jax.tree.map(lambda leaf: leaf[0], (keys, own, states))
+            return jax.tree.map(lambda leaf: leaf[None], of_draw(key, own, state, shared))
+        return jax.vmap(of_draw, in_axes=(0, 0, 0, None))(keys, own, states, shared)
+
+    # One after the other: several factorisations of many matrices at a time have been seen to wait
+    # for each other forever, on two cores. A block has one.
+    blocks = states.reshape(*keys.shape, -1)
+    result = jax.lax.map(of_block, (keys, shared, own, blocks))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), result)
+
+
+def num_numbers(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
+    """In one draw of a quantity, and of the state that it is of."""
+    size = num_values(problem)
+    state, keys = (
+        jax.ShapeDtypeStruct((1, size), problem.forward.dtype),
+        jr.split(jr.key(0), (1, 1)),
+    )
+    z = unknowns_like(problem, coordinates)
+    z = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, *leaf.shape), leaf.dtype), z)
+    one = eqx.filter_eval_shape(of_chunk, problem, sampler, keys, {}, z, state)
+    return max(size, sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one)))
+
+
+def chunk_size(num_draws: int, numbers: int) -> int:
+    """As many draws as fit at once, in chunks of nearly equal size."""
+    fitting = max(CHUNK_NUMBERS // numbers, 1)
+    return math.ceil(num_draws / math.ceil(num_draws / fitting))

@@ -1,0 +1,1 @@
+from .from_python import fit_many as fit_many
