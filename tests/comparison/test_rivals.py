@@ -73,7 +73,7 @@ def test_the_integral_of_a_density_is_found_with_its_draws():
     def density(x):
         return 3.0 - 0.5 * np.asarray(x) @ precision @ np.asarray(x)
 
-    found = sample_hyperparameters(density, spread, np.zeros(2), 200, 0)
+    found, _ = sample_hyperparameters(density, spread, np.zeros(2), 200, 0)
     exact = 3.0 + np.log(2 * np.pi) - 0.5 * np.log(np.linalg.det(precision))
     assert found.log_integral == pytest.approx(exact, abs=0.02)
 

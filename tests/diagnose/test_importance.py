@@ -20,6 +20,7 @@ from riesz.diagnose.importance import (
 from riesz.errors import RieszError
 from riesz.notes import Note
 from riesz.posterior.family import EmpiricalDraws, full_rank_of
+from riesz.posterior.importance import weight_draws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.posterior.sobol import spread_normals
 
@@ -159,7 +160,7 @@ def test_draws_have_no_density_to_weigh():
 def weighed(draws, logs):
     """The check of plain standard normal draws with these log-weights."""
     names = tuple(f"x{i}" for i in range(draws.shape[1]))
-    return check_moments(draws, logs, names, None)
+    return check_moments(weight_draws(draws, logs), names, None)
 
 
 def test_moments_of_a_few_draws_are_no_reason_to_call_a_narrow_q_wide():

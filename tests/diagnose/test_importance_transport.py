@@ -8,7 +8,7 @@ from riesz.diagnose.importance import importance_check
 from riesz.fem.elements.space import point_operator
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.posterior.checks import DOUBTFUL, GOOD
+from riesz.posterior.checks import K_HAT
 from riesz.posterior.family import full_rank_of
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.posing import with_observations
@@ -61,7 +61,7 @@ def told_apart(seed, levels):
     """Everything that must hold on each data set; k-hat of the narrow q, which may miss once."""
     problem, exact = posed(seed, levels)
     good = checked(problem, exact, seed)
-    assert good.k_hat < GOOD
+    assert good.k_hat < K_HAT.good
     assert good.warnings == ()
     check_corrected(good, exact)
     wide = checked(problem, exact, seed, scale=2.0)
@@ -80,10 +80,10 @@ def told_apart(seed, levels):
 @pytest.mark.slow
 def test_wrong_posteriors_are_told_apart():
     assert PRIOR_SD == 3.0  # the problem of the experiment
-    assert told_apart(0, levels=2) > DOUBTFUL
+    assert told_apart(0, levels=2) > K_HAT.bad
 
 
 @pytest.mark.slow
 def test_half_the_width_is_distrusted_in_nine_of_ten_runs():
     shapes = [told_apart(seed, levels=3) for seed in range(10)]
-    assert np.sum(np.array(shapes) > DOUBTFUL) >= 9, shapes
+    assert np.sum(np.array(shapes) > K_HAT.bad) >= 9, shapes

@@ -5,8 +5,9 @@ import pytest
 import scipy.stats
 from scipy.special import ndtr
 
+from riesz.posterior.importance import systematic_resample
 from riesz.posterior.psis import smoothed_weights
-from riesz.posterior.sobol import spread_normals, systematic_resample
+from riesz.posterior.sobol import resampling_order, spread_normals
 
 
 @pytest.mark.parametrize(("num_draws", "size"), [(1000, 1), (1024, 2), (1000, 12)])
@@ -58,7 +59,7 @@ def test_seeds_below_zero_are_seeds_too():
 def test_draws_that_are_kept_by_equal_weights_are_even(count, gap):
     """As even as all where they are a power of two, and at least as independent ones elsewhere."""
     draws = spread_normals(3, 1024, 4)
-    kept = systematic_resample(np.full(1024, 1 / 1024), count, 4)
+    kept = systematic_resample(np.full(1024, 1 / 1024), count, order=resampling_order(1024, 4))
     assert len(np.unique(kept)) == count
     levels = np.sort(ndtr(draws[kept]), axis=0)
     even = (np.arange(count) + 0.5)[:, None] / count
@@ -66,7 +67,7 @@ def test_draws_that_are_kept_by_equal_weights_are_even(count, gap):
 
 
 def test_draws_are_kept_as_often_as_their_weights_say():
-    kept = systematic_resample(np.array([0.1, 0.0, 0.5, 0.4]), 10, 2)
+    kept = systematic_resample(np.array([0.1, 0.0, 0.5, 0.4]), 10, order=resampling_order(4, 2))
     assert np.bincount(kept, minlength=4).tolist() == [1, 0, 5, 4]
 
 
@@ -75,5 +76,6 @@ def test_draws_are_kept_as_often_as_their_weights_say():
 )
 def test_of_draws_in_blocks_each_block_keeps_its_share(count, first, kept):
     """Of two peaks one after the other, say: strides of powers of two must not miss one."""
-    found = systematic_resample(np.full(count, 1 / count), kept, 4)
+    order = resampling_order(count, 4)
+    found = systematic_resample(np.full(count, 1 / count), kept, order=order)
     assert (found < first).sum() == pytest.approx(kept * first / count, abs=2)

@@ -184,6 +184,6 @@ def likely_values(
         origin = np.zeros(model.num_others) if start is None else start
         mode = np.asarray(minimise(on_device(origin), model.cost, gain=ROUGH))
     spread = gaussian_spread(model.cost, on_device(mode))
-    result = sample_hyperparameters(model.log_density, spread, mode, count // WEIGHED, seed)
-    kept = result.weights > NEGLIGIBLE
-    return LikelyValues(result.places[kept], result.weights[kept] / result.weights[kept].sum())
+    sample, _ = sample_hyperparameters(model.log_density, spread, mode, count // WEIGHED, seed)
+    kept = sample.weights > NEGLIGIBLE
+    return LikelyValues(sample.draws[kept], sample.weights[kept] / sample.weights[kept].sum())

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from riesz.diagnose.summary import sampler_check
 from riesz.engines.conditional.engine import Conditional
-from riesz.engines.conditional.spread import TRUSTED
+from riesz.posterior.checks import K_HAT
 from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED, FitFacts
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
@@ -40,7 +40,7 @@ def method_of(posterior: Posterior) -> str:
     if posterior.engine == Conditional.name:
         if not len(linear_parts(posterior.problem).others):
             return EXACT
-        return WEIGHED if float(posterior.history.get("k_hat", np.inf)) <= TRUSTED else PARTLY
+        return WEIGHED if float(posterior.history.get("k_hat", np.inf)) <= K_HAT.bad else PARTLY
     return SAMPLED if isinstance(posterior.distribution, EmpiricalDraws) else APPROXIMATE
 
 

@@ -13,7 +13,6 @@ equal; their ratio is the efficiency index of a-posteriori error estimation (Ver
 
 import dataclasses
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,7 +20,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import logsumexp
 
 from riesz.devices import Devices, Wanted, devices_of, over_rows
 from riesz.engines.nuts.engine import log_density
@@ -37,9 +35,9 @@ from riesz.notes import Note
 from riesz.penalty.gram import DualNorm
 from riesz.posterior.checks import CLOSE, FAIR, ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
+from riesz.posterior.importance import ImportanceSample, weight_draws
 from riesz.posterior.posterior import Posterior, SurrogateStates
-from riesz.posterior.psis import SmoothedWeights, smoothed_weights
-from riesz.posterior.sobol import spread_normals, systematic_resample
+from riesz.posterior.sobol import resampling_order, spread_normals
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
 NUM_DRAWS = (1000, 512, 256, 128, 64)
@@ -119,13 +117,6 @@ def importance_check(
     )
 
 
-class ImportanceSample(NamedTuple):
-    """Draws of q, and the logarithms of their weights."""
-
-    draws: Float[np.ndarray, "draw coordinate"]
-    logs: Float[np.ndarray, " draw"]
-
-
 def importance_sample(
     posterior: Posterior, num_draws: int, seed: int, devices: Devices | None = None
 ) -> ImportanceSample:
@@ -145,7 +136,7 @@ def importance_sample(
             f"{num_draws} of {num_draws} draws have no log-posterior: the exact solve failed "
             "there. Look for priors that allow impossible coefficients."
         )
-    return ImportanceSample(np.asarray(draws), np.where(np.isnan(logs), -np.inf, logs))
+    return weight_draws(np.asarray(draws), logs)
 
 
 def no_density(posterior: Posterior) -> str:
@@ -164,7 +155,7 @@ def no_density(posterior: Posterior) -> str:
 def check_of_sample(posterior: Posterior, sample: ImportanceSample) -> ImportanceCheck:
     family = posterior.distribution
     moments = np.asarray(family.mean), np.sqrt(np.asarray(family.variances()))
-    return check_moments(*sample, posterior.problem.latents.coordinate_names(), moments)
+    return check_moments(sample, posterior.problem.latents.coordinate_names(), moments)
 
 
 def with_importance_check(
@@ -189,15 +180,16 @@ def with_importance_check(
         if not wants_more(result):
             break
         more = importance_sample(posterior, needed.num_draws, seed + part * PARTS_APART, own)
-        sample = ImportanceSample(*map(np.concatenate, zip(sample, more, strict=True)))
+        draws, logs = map(np.concatenate, zip(sample[:2], more[:2], strict=True))
+        sample = weight_draws(draws, logs)
         result = check_of_sample(posterior, sample)
     posterior = with_evidence(posterior, sample, result)
     if result.is_adequate:
         result = dataclasses.replace(result, is_applied=True)
-        posterior = importance_resample(posterior, sample, result, seed)
-    notes, num_lost = (*posterior.notes, *result.warnings), np.isneginf(sample.logs).sum()
+        posterior = importance_resample(posterior, sample, seed)
+    notes, num_lost = (*posterior.notes, *result.warnings), np.isneginf(sample.log_weights).sum()
     if num_lost:
-        notes += (Note("importance_lost", lost=num_lost, total=len(sample.logs)),)
+        notes += (Note("importance_lost", lost=num_lost, total=len(sample.draws)),)
     return dataclasses.replace(posterior, check=result, notes=notes)
 
 
@@ -210,8 +202,7 @@ def with_evidence(
     """
     if isinstance(posterior.states, RelaxedStates) or not check.k_hat <= check.doubtful:
         return posterior
-    value = logsumexp(sample.logs) - np.log(len(sample.logs))
-    history = posterior.history | {"log_evidence": jnp.asarray(float(value))}
+    history = posterior.history | {"log_evidence": jnp.asarray(sample.log_integral)}
     return dataclasses.replace(posterior, history=history)
 
 
@@ -226,21 +217,19 @@ def most_parts(needed: Effort) -> int:
     return min(MOST_PARTS, int(BUDGET / max(needed.seconds, 1e-9)))
 
 
-def importance_resample(
-    posterior: Posterior, sample: ImportanceSample, check: ImportanceCheck, seed: int
-) -> Posterior:
+def importance_resample(posterior: Posterior, sample: ImportanceSample, seed: int) -> Posterior:
     """Draws of q, each as often as its weight says, in the place of q."""
-    draws, logs = sample
-    count = int(np.clip(LARGEST_KEPT / draws.shape[1], FAIR, min(MOST_KEPT, len(draws))))
+    num_draws, size = sample.draws.shape
+    count = int(np.clip(LARGEST_KEPT / size, FAIR, min(MOST_KEPT, num_draws)))
     start = np.random.default_rng(seed % 2**64).uniform()
-    chosen = systematic_resample(smoothed_weights(logs).weights, count, draws.shape[1], start)
-    by_chain = jnp.asarray(draws[chosen][None], posterior.distribution.dtype)
-    return dataclasses.replace(posterior, distribution=EmpiricalDraws(by_chain), check=check)
+    kept = sample.resample(count, start, resampling_order(num_draws, size))
+    by_chain = jnp.asarray(kept[None], posterior.distribution.dtype)
+    return dataclasses.replace(posterior, distribution=EmpiricalDraws(by_chain))
 
 
+@np.errstate(all="ignore")  # a single draw may have all the weight, and no spread
 def check_moments(
-    draws: Float[np.ndarray, "draw coordinate"],
-    logs: Float[np.ndarray, " draw"],
+    sample: ImportanceSample,
     names: tuple[str, ...],
     moments: tuple[Float[np.ndarray, " coordinate"], Float[np.ndarray, " coordinate"]] | None,
 ) -> ImportanceCheck:
@@ -249,18 +238,7 @@ def check_moments(
     Both come from the same draws: what chance does to them it mostly does to both, and the change
     is known better than either. It is applied to the moments of q where those are known.
     """
-    result = smoothed_weights(logs)
-    with np.errstate(all="ignore"):  # a single draw may have all the weight, and no spread
-        return moment_shifts(draws, result, names, moments)
-
-
-def moment_shifts(
-    draws: Float[np.ndarray, "draw coordinate"],
-    smoothed: SmoothedWeights,
-    names: tuple[str, ...],
-    moments: tuple[Float[np.ndarray, " coordinate"], Float[np.ndarray, " coordinate"]] | None,
-) -> ImportanceCheck:
-    weights = smoothed.weights[:, None]
+    draws, weights = sample.draws, sample.weights[:, None]
     mean = np.sum(weights * draws, axis=0)
     squares = (draws - mean) ** 2
     sd = np.sqrt(np.sum(weights * squares, axis=0))
@@ -278,8 +256,8 @@ def moment_shifts(
     return ImportanceCheck(
         names=tuple(names),
         num_draws=len(draws),
-        k_hat=smoothed.k_hat,
-        effective_draws=smoothed.effective_draws,
+        k_hat=sample.k_hat,
+        effective_draws=sample.effective_draws,
         mean=own_mean + mean - plain_mean,
         sd=corrected_sd,
         mean_shift=(mean - plain_mean) / corrected_sd,

@@ -26,7 +26,6 @@ from riesz.diagnose.importance import effort, with_importance_check, with_surrog
 from riesz.engines.base import AbstractEngine
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondRunCheckpoint
 from riesz.engines.laplace.hessian import linearize_at
-from riesz.engines.nuts.engine import R_HAT
 from riesz.engines.sample.engine import NEGLIGIBLE, find_modes
 from riesz.engines.table import AUTO, EngineName, check_engine, engine_of
 from riesz.errors import EngineError, OutOfTimeError, RieszError, error_sentence
@@ -34,7 +33,7 @@ from riesz.fem.default_solver import estimate_seconds
 from riesz.fem.terms.series import HELD, Series
 from riesz.fem.time.scheme import EULER
 from riesz.notes import Note, Severity, warn_of
-from riesz.posterior.checks import DOUBTFUL, FAIR, ImportanceCheck
+from riesz.posterior.checks import FAIR, K_HAT, R_HAT, ImportanceCheck
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.linearity import linear_parts, without_derivative
@@ -116,12 +115,12 @@ def find_inadequacy(posterior: Posterior, seed: int) -> Inadequacy | None:
     """Nothing where a posterior will do, or where nobody can say."""
     if posterior.check is not None:
         return importance_inadequacy(posterior.check) or other_modes(posterior, seed)
-    if "k_hat" in posterior.history and float(posterior.history["k_hat"]) > DOUBTFUL:
+    if "k_hat" in posterior.history and float(posterior.history["k_hat"]) > K_HAT.bad:
         k_hat = float(posterior.history["k_hat"])
         return Inadequacy(Note("hyper_k_hat_high", value=k_hat))
     if "r_hat" in posterior.history:
         worst = float(np.nanmax(np.asarray(posterior.history["r_hat"])))
-        return None if worst <= R_HAT else Inadequacy(Note("r_hat_high", value=worst))
+        return None if worst <= R_HAT.good else Inadequacy(Note("r_hat_high", value=worst))
     return None
 
 

@@ -9,8 +9,24 @@ from scipy.special import ndtr, ndtri
 
 from riesz.notes import Note
 
-GOOD, DOUBTFUL = 0.5, 0.7
-"""Shapes of the tail up to which q is good, and above which not even its correction is."""
+
+class Limits(NamedTuple):
+    """Up to where a figure is good, and from where it is bad; in between it is doubtful."""
+
+    good: float
+    bad: float
+
+
+K_HAT = Limits(0.5, 0.7)
+"""Shapes of the tail of weights up to which q is good, and above which not even what is corrected
+by them is (Vehtari et al. 2024)."""
+
+R_HAT = Limits(1.01, 1.05)
+"""Agreement of chains: above the first they have not converged (Vehtari et al. 2021), above the
+second they have not found the posterior."""
+
+EFFECTIVE_DRAWS = Limits(400, 100)
+"""Independent draws: enough for intervals, and below which means and quantiles are rough."""
 
 MANY_DRAWS = 1000
 """Draws from which nothing is said of their number."""
@@ -98,12 +114,12 @@ class ImportanceCheck(eqx.Module):
         (Vehtari et al. 2024: as many as 10^(1 / (1 - k)) are wanted.)
         """
         if not self.is_sparse:
-            return DOUBTFUL
-        return min(DOUBTFUL, 1 - 1 / np.log10(max(self.num_draws, 11)))
+            return K_HAT.bad
+        return min(K_HAT.bad, 1 - 1 / np.log10(max(self.num_draws, 11)))
 
     @property
     def good(self) -> float:
-        return min(GOOD, self.doubtful)
+        return min(K_HAT.good, self.doubtful)
 
     @property
     def largest_bias(self) -> float:

@@ -43,26 +43,17 @@ def even_directions(
     return sequence.random(2 ** int(np.ceil(np.log2(num_draws))))[:num_draws]
 
 
-def systematic_resample(
-    weights: Float[np.ndarray, " draw"], count: int, num_coordinates: int, start: float = 0.5
-) -> Int[np.ndarray, " count"]:
-    """So many draws, each as often as its weight says (systematic resampling).
+@cache
+def resampling_order(count: int, num_coordinates: int) -> Int[np.ndarray, " draw"]:
+    """The order in which evenly spread draws are resampled, so that what is kept is even too.
 
     Points of a Sobol sequence whose next coordinate begins with the same binary digits are spread
     as evenly as all in those before it, and in the order of their numbers. So draws are gone
     through by the digits of that coordinate, last ones first: every other one has the same first
     digit, every fourth the same first two.
     """
-    order = digit_reversal(len(weights), min(num_coordinates, MOST_EVEN) + 1)
-    ends = np.cumsum(weights[order])
-    levels = (np.arange(count) + start) / count
-    return order[np.minimum(np.searchsorted(ends / ends[-1], levels), len(order) - 1)]
-
-
-@cache
-def digit_reversal(count: int, coordinate: int) -> Int[np.ndarray, " draw"]:
-    """Numbers of so many points, by the digits of this coordinate from the last to the first."""
     digits = max(1, (count - 1).bit_length())
+    coordinate = min(num_coordinates, MOST_EVEN) + 1
     sequence = import_module("scipy.stats.qmc").Sobol(coordinate, scramble=False)
     values = (sequence.random(2**digits)[:, -1] * 2**digits).astype(int)
     places = np.arange(digits)

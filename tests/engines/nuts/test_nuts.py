@@ -21,6 +21,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.notes import Note
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
+from riesz.posterior.checks import Limits
 from riesz.problem.posing import inverse_problem
 
 # One warm-up and solver everywhere: each is a compilation. That the densities by dense and sparse
@@ -105,8 +106,8 @@ def test_chains_that_are_stopped_go_on_to_the_same_draws(sampled, tmp_path):
 
 
 def test_chains_that_disagree_are_told(monkeypatch):
-    monkeypatch.setattr(chains, "FEW_EFFECTIVE", 0)
-    monkeypatch.setattr(chains, "R_HAT", 0.5)
+    monkeypatch.setattr(chains, "EFFECTIVE_DRAWS", Limits(0, 0))
+    monkeypatch.setattr(chains, "R_HAT", Limits(0.5, 0.5))
     short = SHORT.with_settings(num_samples=4, num_chains=1).run(linear_problem())
     note = short.notes[0]
     assert note.code == "r_hat"

@@ -4,7 +4,6 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -12,7 +11,7 @@ from tests.stopping import check_same, stopped_and_resumed
 
 import riesz as rz
 from riesz.engines.reduced import engine
-from riesz.engines.reduced.engine import LARGEST_GAP, Reduced, evenly_spaced, resample_by_ratio
+from riesz.engines.reduced.engine import LARGEST_GAP, Reduced, evenly_spaced, exact_sample
 from riesz.errors import EngineError, RieszError
 from riesz.notes import Note
 
@@ -23,36 +22,36 @@ def test_weights_turn_draws_of_one_normal_into_those_of_another():
     """Of N(0, 1) into N(0.5, 0.8^2), whose weights are bounded."""
     draws = np.random.default_rng(0).normal(size=(4, 2000, 1))
     logs = (-0.5 * ((draws - 0.5) / 0.8) ** 2 + 0.5 * draws**2)[..., 0]
-    found = resample_by_ratio(draws, logs, jr.key(0))
-    assert found.notes == ()
-    error = 1 / np.sqrt(found.effective_draws)
-    assert abs(found.draws.mean() - 0.5) < 4 * error
-    assert abs(found.draws.std() - 0.8) < 4 * error
+    found = exact_sample(draws, logs)
+    assert found.notes("reduced_k_hat") == ()
+    error, again = 1 / np.sqrt(found.effective_draws), found.resample(logs.size)
+    assert abs(again.mean() - 0.5) < 4 * error
+    assert abs(again.std() - 0.8) < 4 * error
 
 
 def test_draws_without_an_exact_state_are_not_drawn_again():
     draws = np.arange(40.0).reshape(2, 20, 1)
     logs = np.where(draws[..., 0] % 2 == 0, 0.0, np.nan)
-    again = resample_by_ratio(draws, logs, jr.key(1)).draws
+    again = exact_sample(draws, logs).resample(40).reshape(draws.shape)
     assert (again % 2 == 0).all()
     assert (again[0] < 20).all()
     assert (again[1] >= 20).all()
     with pytest.raises(EngineError, match="solved exactly at none of the draws"):
-        resample_by_ratio(draws, np.full((2, 20), np.nan), jr.key(1))
+        exact_sample(draws, np.full((2, 20), np.nan))
 
 
 def test_chains_keep_their_weights_against_each_other():
     """Of three, one is where the exact posterior has less, and one where it has nothing."""
     draws = np.repeat(np.arange(3.0), 40).reshape(3, 40, 1)
     logs = np.broadcast_to(np.log([[1.0], [0.6], [np.nan]]), (3, 40))
-    again = resample_by_ratio(draws, logs, jr.key(0)).draws
+    again = exact_sample(draws, logs).resample(logs.size)
     assert [(again == chain).sum() for chain in range(3)] == [75, 45, 0]
 
 
 def test_weights_with_a_heavy_tail_are_told():
     draws = np.random.default_rng(1).normal(size=(4, 500, 1))
-    found = resample_by_ratio(draws, 2 * draws[..., 0] ** 2, jr.key(0))
-    assert found.notes == (Note("reduced_k_hat", value=found.k_hat, limit=0.7),)
+    found = exact_sample(draws, 2 * draws[..., 0] ** 2)
+    assert found.notes("reduced_k_hat") == (Note("reduced_k_hat", value=found.k_hat, limit=0.7),)
 
 
 def test_draws_are_chosen_evenly():

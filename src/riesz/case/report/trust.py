@@ -16,15 +16,21 @@ from riesz.diagnose.criticism.findings import (
     Misfit,
 )
 from riesz.notes import Note, doubts
-from riesz.posterior.checks import STRAY, ImportanceCheck, SamplerCheck, SurrogateError, rms_of
+from riesz.posterior.checks import (
+    EFFECTIVE_DRAWS,
+    R_HAT,
+    STRAY,
+    ImportanceCheck,
+    SamplerCheck,
+    SurrogateError,
+    rms_of,
+)
 from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED
 from riesz.prediction.sensors import DataFit
 
 GOOD, OPEN, DOUBTFUL, BAD = "good", "not checked", "doubtful", "bad"
 """Open is what nobody looked at, which is no reason to doubt it, nor to trust it."""
 
-R_HAT_GOOD, R_HAT_BAD = 1.01, 1.05
-DRAWS_GOOD, DRAWS_BAD = 400.0, 100.0
 SENSOR_GOOD, SENSOR_BAD = 0.1, 0.5
 """Errors of a surrogate at the sensors, in units of the noise."""
 
@@ -177,7 +183,7 @@ def correction_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
         "still be too narrow. Compare with --engine sample.",
     }[level]
     yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", level, words)
-    level = grade(-check.effective_draws, -DRAWS_GOOD, -DRAWS_BAD)
+    level = grade(-check.effective_draws, -EFFECTIVE_DRAWS.good, -EFFECTIVE_DRAWS.bad)
     words = {
         GOOD: "Enough for means and intervals.",
         DOUBTFUL: "Means are rough, and quantiles in the tails rougher: compare with --engine "
@@ -216,7 +222,7 @@ def width_verdict(check: ImportanceCheck) -> Verdict:
 
 
 def sampler_verdict(check: SamplerCheck) -> Iterator[Verdict]:
-    level = grade(check.r_hat, R_HAT_GOOD, R_HAT_BAD)
+    level = grade(check.r_hat, *R_HAT)
     words = {
         GOOD: "All chains tell the same.",
         DOUBTFUL: "The chains nearly agree: take more draws before you publish intervals.",
@@ -224,7 +230,7 @@ def sampler_verdict(check: SamplerCheck) -> Iterator[Verdict]:
         "draws, or look for unknowns that the data cannot tell apart.",
     }[level]
     yield Verdict("r_hat (agreement of chains)", f"{check.r_hat:.3f}", level, words)
-    level = grade(-check.effective_draws, -DRAWS_GOOD, -DRAWS_BAD)
+    level = grade(-check.effective_draws, -EFFECTIVE_DRAWS.good, -EFFECTIVE_DRAWS.bad)
     words = {
         GOOD: "Enough independent draws for means and 95 % intervals.",
         DOUBTFUL: "Enough for means; the ends of intervals are rough. Take more draws.",

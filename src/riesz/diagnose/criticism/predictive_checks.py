@@ -36,6 +36,7 @@ from riesz.errors import RieszError
 from riesz.notes import Note
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import StudentT
+from riesz.posterior.checks import R_HAT
 from riesz.posterior.posterior import Posterior, representative_draws
 from riesz.prediction.drawing import posterior_draws
 from riesz.prediction.draws import NodalDraws, PosteriorDraws
@@ -45,9 +46,6 @@ NUM_DRAWS = 1000
 NUM_COPIES, FEWEST_COPIES = 2000, 500
 MOST_NUMBERS = 20_000_000
 """In copies of residuals that are held at once."""
-
-R_HAT_BAD = 1.05
-"""Chains that disagree by more have not found the posterior."""
 
 FEW, FEW_SHARE = 2, 0.05
 """Observations that are far off by themselves, and left out of patterns; more of them are one."""
@@ -116,7 +114,7 @@ def caution_of(posterior: Posterior) -> Note | None:
     if check is not None and check.warnings:
         why = Note("k_hat_high", value=check.k_hat)
         why = Note("moments_off") if check.k_hat <= check.good else why
-    elif r_hat is not None and not float(np.max(np.asarray(r_hat))) <= R_HAT_BAD:
+    elif r_hat is not None and not float(np.max(np.asarray(r_hat))) <= R_HAT.bad:
         why = Note("r_hat_high", value=np.max(np.asarray(r_hat)))
     return None if why is None else Note("posterior_in_doubt", reason=why)
 

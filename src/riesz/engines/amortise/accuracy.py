@@ -26,7 +26,6 @@ from riesz.engines.amortise.importance import (
     WeightedDraws,
     WeightedGaussian,
     fit_data_set,
-    pick_draws,
     propose,
     weight_again,
     weighted_draws,
@@ -35,7 +34,7 @@ from riesz.engines.amortise.importance import (
 from riesz.engines.amortise.parts import map_data_sets, num_at_once
 from riesz.engines.amortise.simulate import SensorData
 from riesz.notes import Note
-from riesz.posterior.checks import DOUBTFUL as HEAVY
+from riesz.posterior.checks import K_HAT
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import is_field
 from riesz.posterior.sobol import spread_normals
@@ -149,7 +148,7 @@ def select_rows(observed: SensorData, chosen: Int[np.ndarray, " some"]) -> Senso
 
 def batch_moments(problem: InverseProblem, own: WeightedDraws, num_kept: int) -> BatchPosterior:
     """Moments by all draws, and those that are kept."""
-    chosen = pick_draws(own.weights, num_kept, own.draws.shape[-1])
+    chosen = own.resample(num_kept)
     sd = np.sqrt(np.diagonal(own.covariance, axis1=1, axis2=2))
     nothing = np.full(len(sd), np.nan)
     return BatchPosterior(
@@ -269,7 +268,7 @@ class ModelBias(NamedTuple):
 
 def model_bias(exact: ExactSolves, observed: SensorData, own: WeightedDraws) -> ModelBias:
     """By exact solves for a few draws."""
-    chosen = pick_draws(own.weights, exact.num_draws, own.draws.shape[-1])
+    chosen = own.resample(exact.num_draws)
     predictions = predictions_of_draws(exact, observed, own, chosen)
     logs = exact_log_weights(exact, predictions, own, chosen)
     ratios = logs - np.take_along_axis(own.log_weights, chosen, axis=1)
@@ -309,7 +308,7 @@ def reasons(batch: BatchPosterior, number: int) -> tuple[Note, ...]:
 def doubts_of(batch: BatchPosterior, number: int) -> Iterator[Note]:
     if batch.verdict[number] != DOUBTFUL:
         return
-    if not (batch.k_hat[number] <= HEAVY and batch.by_chance[number] <= CHANCE):
+    if not (batch.k_hat[number] <= K_HAT.bad and batch.by_chance[number] <= CHANCE):
         worth = batch.effective_draws[number]
         yield Note("not_normal", k_hat=batch.k_hat[number], effective_draws=worth)
     if batch.elsewhere[number] > OTHER_MODES_SHARE:

@@ -28,10 +28,11 @@ from riesz.engines.amortise.gaussians import (
 )
 from riesz.engines.amortise.parts import num_at_once
 from riesz.engines.amortise.simulate import SensorData, Simulator
-from riesz.posterior.checks import DOUBTFUL, GOOD
+from riesz.posterior.checks import K_HAT
 from riesz.posterior.family import Draws, FullRank, standard_log_density
+from riesz.posterior.importance import systematic_resample
 from riesz.posterior.psis import smoothed_weights
-from riesz.posterior.sobol import spread_normals, systematic_resample
+from riesz.posterior.sobol import resampling_order, spread_normals
 from riesz.problem.problem import Coordinates
 
 NUM_DRAWS, MANY_DRAWS = 512, 4096
@@ -193,18 +194,23 @@ class WeightedDraws(NamedTuple):
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.max(np.linalg.norm(own - plain, axis=1) / sd, axis=1)
 
+    def resample(self, count: int) -> Int[np.ndarray, "data count"]:
+        """Numbers of so many draws of each data set, as often as their weights say."""
+        order = resampling_order(*self.draws.shape[1:])
+        return np.stack([systematic_resample(row, count, order=order) for row in self.weights])
+
     def rows(self, chosen: Int[np.ndarray, " some"]) -> "WeightedDraws":
         """Those of some data sets."""
         return WeightedDraws(*(part[chosen] for part in self))
 
     def weak(self) -> Int[np.ndarray, " some"]:
         """Data sets of which more draws would tell more; not those without any density."""
-        is_good = (self.k_hat <= GOOD) & (self.by_chance() <= CHANCE)
+        is_good = (self.k_hat <= K_HAT.good) & (self.by_chance() <= CHANCE)
         return np.flatnonzero(~is_good & np.isfinite(self.k_hat))
 
     def is_fair(self) -> Bool[np.ndarray, " data"]:
         """Whether weighed draws may stand for the posterior of what they were weighed by."""
-        return (self.k_hat <= DOUBTFUL) & (self.by_chance() <= CHANCE)
+        return (self.k_hat <= K_HAT.bad) & (self.by_chance() <= CHANCE)
 
 
 class Proposals(NamedTuple):
@@ -245,10 +251,3 @@ def weighted_draws_of(asked: BatchProblem, answer: WeightedGaussian) -> Weighted
 def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarray, "*rows"]:
     """The log-density of the standard normal distribution, along the last axis."""
     return -0.5 * np.sum(values**2 + np.log(2 * np.pi), axis=-1)
-
-
-def pick_draws(
-    weights: Float[np.ndarray, "data draw"], count: int, num_coordinates: int
-) -> Int[np.ndarray, "data count"]:
-    """Of each data set so many draws, as often as their weights say."""
-    return np.stack([systematic_resample(row, count, num_coordinates) for row in weights])

@@ -225,18 +225,17 @@ def infer_hyperparameters(
         try:
             with work.deadline.sooner(SPREADING).enforce("before draws were weighed"):
                 spread = spread_at(mode)
-                result = sample_hyperparameters(
+                sample, values = sample_hyperparameters(
                     count_call, spread, np.asarray(mode), count, work.seed
                 )
         except OutOfTimeError:
             return HyperEstimate(mode[None, None], history, (*notes, Note("time_before_spread")))
     history |= {
-        "k_hat": jnp.asarray(result.k_hat),
-        "log_evidence": jnp.asarray(result.log_integral),
+        "k_hat": jnp.asarray(sample.k_hat),
+        "log_evidence": jnp.asarray(sample.log_integral),
     }
-    return HyperEstimate(
-        jnp.asarray(result.values)[None], history, notes + spread.notes + result.notes
-    )
+    notes += spread.notes + sample.notes("hyper_k_hat")
+    return HyperEstimate(jnp.asarray(values)[None], history, notes)
 
 
 def find_hyper_map(

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from riesz.engines.conditional.linear import Others
 from riesz.notes import Note
-from riesz.posterior.psis import smoothed_weights
+from riesz.posterior.importance import ImportanceSample, weight_draws
 from riesz.posterior.sobol import spread_normals
 
 STEP = 1e-3
@@ -32,9 +32,6 @@ density's is missed, which are those of a standard normal prior at most."""
 
 WEIGHED = 3
 """So many draws are weighed for each that is kept."""
-
-TRUSTED = 0.7
-"""A larger shape of the weights' tail says that the Gaussian misses a part of the density."""
 
 Cost = Callable[[Others], tuple[Any, Any]]
 """The negative log-density and its slope."""
@@ -77,52 +74,28 @@ def draw_gaussian(
     return mode[None, :] + normals @ jnp.asarray((spread.axes * spread.lengths).T)
 
 
-class HyperparameterSample(NamedTuple):
-    """Draws of a density, the shape of the tail of their weights, and what to warn of.
-
-    `places` are all that were weighed, with their smoothed `weights`. `log_integral` is the
-    logarithm of the density's integral: where it is the joint one of unknowns and data, the
-    log-evidence.
-    """
-
-    values: Float[np.ndarray, "draw other"]
-    k_hat: float
-    notes: tuple[Note, ...]
-    log_integral: float
-    places: Float[np.ndarray, "place other"]
-    weights: Float[np.ndarray, " place"]
-
-
 def sample_hyperparameters(
     log_density: Callable[[Any], Any],
     spread: Spread,
     mode: Float[np.ndarray, " other"],
     count: int,
     seed: int,
-) -> HyperparameterSample:
-    """So many draws of the density: some of the Gaussian's, kept as often as their weights say."""
+) -> tuple[ImportanceSample, Float[np.ndarray, "draw other"]]:
+    """Draws of the Gaussian with their weights, and so many that are kept by these.
+
+    Where the density is the joint one of unknowns and data, its integral is the evidence.
+    """
     rng, number = np.random.default_rng(seed % 2**64), WEIGHED * count
     away = spread_normals(seed, number, len(mode))
     away *= np.sqrt(DEGREES / rng.chisquare(DEGREES, number))[:, None]
     places = mode + away @ (spread.axes * spread.lengths).T
     logs = np.array([float(log_density(jnp.asarray(place))) for place in places])
-    squares = np.sum(away**2, axis=1)
-    proposed = -0.5 * (DEGREES + len(mode)) * np.log1p(squares / DEGREES)
-    log_ratios = np.where(np.isfinite(logs), logs, -np.inf) - proposed
-    result = smoothed_weights(log_ratios)
-    # Systematic resampling, along the longest axis: neighbours stand in for each other.
-    order = np.argsort(away[:, np.argmax(spread.lengths)])
-    ends = np.cumsum(result.weights[order])
-    start = rng.uniform()
-    chosen = order[np.searchsorted(ends / ends[-1], (np.arange(count) + start) / count)]
-    notes = ()
-    if result.k_hat > TRUSTED:
-        notes = (Note("hyper_k_hat", value=result.k_hat, limit=TRUSTED),)
-    # The density of Student's t itself, whose constant the weights did without.
+    # The density of Student's t.
     half, size = DEGREES / 2, len(mode) / 2
-    constant = gammaln(half + size) - gammaln(half) - size * np.log(DEGREES * np.pi)
-    constant -= np.sum(np.log(spread.lengths))
-    log_integral = float(logsumexp(log_ratios) - np.log(number) - constant)
-    return HyperparameterSample(
-        places[chosen], result.k_hat, notes, log_integral, places, result.weights
-    )
+    proposed = gammaln(half + size) - gammaln(half) - size * np.log(DEGREES * np.pi)
+    proposed -= np.sum(np.log(spread.lengths))
+    proposed -= (half + size) * np.log1p(np.sum(away**2, axis=1) / DEGREES)
+    sample = weight_draws(places, logs - proposed)
+    # Along the longest axis neighbours stand in for each other.
+    order = np.argsort(away[:, np.argmax(spread.lengths)])
+    return sample, sample.resample(count, rng.uniform(), order)

@@ -34,16 +34,10 @@ from riesz.engines.nuts.chains import AbstractDensity, NutsSettings, Transition,
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.notes import Note
 from riesz.posterior.chains import FEWEST, agreement
-from riesz.posterior.checks import STRAY
+from riesz.posterior.checks import EFFECTIVE_DRAWS, R_HAT, STRAY
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
-
-FEW_EFFECTIVE = 100
-"""Independent draws below which means and quantiles are rough."""
-
-R_HAT = 1.01
-"""Chains that differ by more have not converged (Vehtari et al. 2021)."""
 
 APART = 1.3
 """From here on chains lie in different places, and more draws alone will not help."""
@@ -109,28 +103,28 @@ def sampler_warnings(history: dict[str, Array], names: tuple[str, ...]) -> tuple
     if not np.isfinite(r_hat[worst]):
         notes.append(Note("too_few_draws"))
         return tuple(notes)
-    if r_hat[worst] > R_HAT:
+    if r_hat[worst] > R_HAT.good:
         are_apart = chains_are_apart(r_hat[worst], *history["diverging"].shape)
         code = "chains_apart" if are_apart else "r_hat"
-        notes.append(Note(code, value=r_hat[worst], unknown=names[worst], limit=R_HAT))
+        notes.append(Note(code, value=r_hat[worst], unknown=names[worst], limit=R_HAT.good))
     effective = np.nan_to_num(np.asarray(history["effective_draws"]), nan=1.0)
     fewest = int(np.argmin(effective))
-    if effective[fewest] < FEW_EFFECTIVE:
+    if effective[fewest] < EFFECTIVE_DRAWS.bad:
         result = {"value": effective[fewest], "error": 1 / math.sqrt(effective[fewest])}
         unknown = names[fewest]
-        notes.append(Note("effective_draws", **result, unknown=unknown, limit=FEW_EFFECTIVE))
+        notes.append(Note("effective_draws", **result, unknown=unknown, limit=EFFECTIVE_DRAWS.bad))
         return tuple(notes)
     tails = np.nan_to_num(np.asarray(history.get("tail_draws", effective)), nan=1.0)
     fewest = int(np.argmin(tails))
-    if tails[fewest] < FEW_EFFECTIVE:
+    if tails[fewest] < EFFECTIVE_DRAWS.bad:
         result = {"value": tails[fewest], "unknown": names[fewest]}
-        notes.append(Note("tail_draws", **result, limit=FEW_EFFECTIVE))
+        notes.append(Note("tail_draws", **result, limit=EFFECTIVE_DRAWS.bad))
     return tuple(notes)
 
 
 def chains_are_apart(r_hat: float, num_chains: int, num_draws: int) -> bool:
     """A few draws may lie anywhere; many that stay in different places have a reason to."""
-    return bool(r_hat >= APART and num_chains > 1 and num_draws >= FEW_EFFECTIVE)
+    return bool(r_hat >= APART and num_chains > 1 and num_draws >= EFFECTIVE_DRAWS.bad)
 
 
 class ExactDensity(AbstractDensity):

@@ -51,11 +51,10 @@ from riesz.engines.sample.engine import (
 from riesz.engines.sample.hamiltonian import Chain, Modes, init
 from riesz.errors import EngineError, RieszError
 from riesz.fem.linear.linear_solve import Automatic
-from riesz.notes import Note
-from riesz.posterior.checks import DOUBTFUL, rms_of
+from riesz.posterior.checks import rms_of
 from riesz.posterior.family import Draws, EmpiricalDraws
+from riesz.posterior.importance import ImportanceSample, weight_draws
 from riesz.posterior.posterior import ExactStates, Posterior
-from riesz.posterior.psis import smoothed_weights
 from riesz.problem.linearity import by_equation
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.problem.unknowns import STATE
@@ -160,7 +159,8 @@ class Reduced(AbstractEngine):
         draws = moves.coordinates[:, chosen]
         exact = solve_at(problem, states_by(self.linear_solver), flatten_chains(draws))
         logs = reduced_errors(ready.density, exact).log_ratios.reshape(draws.shape[:2])
-        result = resample_by_ratio(np.asarray(draws), logs, weighing)
+        result = exact_sample(np.asarray(draws), np.asarray(logs))
+        resampled = result.resample(logs.size, float(jr.uniform(weighing)))
         if "effective_draws" in history:
             fewer = jnp.minimum(history["effective_draws"], result.effective_draws)
             history["effective_draws"] = fewer
@@ -168,11 +168,11 @@ class Reduced(AbstractEngine):
             *cut,
             *note_on_modes(np.asarray(seen.mode), run.modes.count),
             *sampler_warnings(history, problem.latents.coordinate_names()),
-            *result.notes,
+            *result.notes("reduced_k_hat"),
         )
         return Posterior(
             problem=problem,
-            distribution=EmpiricalDraws(jnp.asarray(result.draws)),
+            distribution=EmpiricalDraws(jnp.asarray(resampled.reshape(draws.shape))),
             states=states_by(self.linear_solver),
             history=history
             | {"num_gradients": jnp.asarray(run.num_gradients), "k_hat": jnp.asarray(result.k_hat)}
@@ -274,37 +274,18 @@ def evenly_spaced(count: int, wanted: int) -> Int[np.ndarray, " chosen"]:
     return np.unique(np.linspace(0, count - 1, min(wanted, count)).round().astype(int))
 
 
-class ResampledDraws(NamedTuple):
-    """Draws that were drawn again by their weights, and what these tell."""
-
-    draws: Float[np.ndarray, "chain draw coordinate"]
-    k_hat: float
-    effective_draws: float
-    notes: tuple[Note, ...]
-
-
-def resample_by_ratio(
+def exact_sample(
     draws: Float[np.ndarray, "chain draw coordinate"],
     log_ratios: Float[np.ndarray, "chain draw"],
-    key: PRNGKeyArray,
-) -> ResampledDraws:
-    """Draws of the reduced posterior as ones of the exact one.
+) -> ImportanceSample:
+    """Draws of the reduced posterior with the weights of the exact one, all chains together.
 
-    Where the equation could not be solved there is no exact posterior, and no weight.
+    Where the equation could not be solved there is no exact posterior, and no weight; and a chain
+    that is where the exact posterior is not loses its draws.
     """
-    logs = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
-    if not np.isfinite(logs).any():
+    if not np.isfinite(log_ratios).any():
         raise EngineError(
             "reduced: the equation could be solved exactly at none of the draws. Look for priors "
             "that allow impossible coefficients."
         )
-    result = smoothed_weights(logs.ravel())
-    # Of all chains together: one that is where the exact posterior is not loses its draws.
-    levels = (np.arange(logs.size) + float(jr.uniform(key))) / logs.size
-    ends = np.cumsum(result.weights)
-    chosen = np.searchsorted(ends, levels * ends[-1])
-    again = draws.reshape(logs.size, -1)[chosen].reshape(draws.shape)
-    notes = ()
-    if not result.k_hat <= DOUBTFUL:
-        notes = (Note("reduced_k_hat", value=result.k_hat, limit=DOUBTFUL),)
-    return ResampledDraws(again, result.k_hat, result.effective_draws, notes)
+    return weight_draws(draws.reshape(-1, draws.shape[-1]), log_ratios.ravel())

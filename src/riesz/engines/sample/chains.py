@@ -18,7 +18,7 @@ from jaxtyping import Array
 from riesz.devices import Devices, map_each
 from riesz.engines.base import Work
 from riesz.engines.checkpoint import leaves_of, with_leaves
-from riesz.engines.nuts.engine import R_HAT, AbstractDensity
+from riesz.engines.nuts.engine import AbstractDensity
 from riesz.engines.sample.hamiltonian import (
     BLOCK,
     Chain,
@@ -32,6 +32,7 @@ from riesz.engines.sample.metric import Metric, refine_metric, stack_metrics
 from riesz.errors import OutOfTimeError
 from riesz.notes import Note
 from riesz.posterior.chains import agreement
+from riesz.posterior.checks import R_HAT
 from riesz.progress import format_levels, progress_bar
 
 WINDOWS = (0.2, 0.4, 0.8)
@@ -185,7 +186,7 @@ def is_enough(run: ChainsState) -> bool:
     for numbers in looked_at:
         result = agreement(numbers)
         fewest = np.minimum(result.effective_draws, result.tail_draws)
-        if not ((result.r_hat <= R_HAT).all() and (fewest >= ENOUGH).all()):
+        if not ((result.r_hat <= R_HAT.good).all() and (fewest >= ENOUGH).all()):
             return False
     return True
 
