@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -35,6 +37,14 @@ def test_help_names_every_command_with_an_example():
     for command in commands:
         text = runner.invoke(app, [command, "--help"]).output
         assert f"Example: riesz {command}" in text
+
+
+def test_help_with_commands_of_the_paper_waits_for_nothing_heavy():
+    words = "import sys, riesz.cli.main; print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    modules = set(told.stdout.split())
+    assert "riesz_paper.commands" in modules
+    assert not {"pydantic", "numpy", "jax", "scipy", "matplotlib"} & modules
 
 
 def test_shells_complete_the_names_of_commands():

@@ -11,7 +11,6 @@ from riesz.cli.options import JsonOption, OutOption, QuietOption, SeedOption, js
 from riesz.errors import RieszError
 from riesz_paper.catalogue import ExperimentName, Request, experiment_of
 from riesz_paper.data_command import data_app
-from riesz_paper.smoke import shrink
 
 if TYPE_CHECKING:
     from riesz_paper.running.task import Experiment
@@ -111,6 +110,8 @@ def prepare(request: Request) -> "Experiment":
     """The experiment that is asked for, ready to run, in any process."""
     use_float64()
     if request.mode == SMOKE:
+        from riesz_paper.smoke import shrink
+
         shrink(request.name)
     return experiment_of(request)
 
