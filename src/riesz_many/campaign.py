@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from html import escape
 from importlib import import_module
 from importlib.resources import files
@@ -38,8 +38,9 @@ from riesz_many.ledger import (
     write_ledger,
     write_row,
 )
-from riesz_many.scheduler import Pool, Task, TaskOutcome, run_tasks
-from riesz_many.sites import MANIFEST, REPORT, Digests, FitSettings, Order, Site, sites_in
+from riesz_many.options import Campaign
+from riesz_many.scheduler import Task, TaskOutcome, run_tasks
+from riesz_many.sites import MANIFEST, REPORT, Digests, Order, Site, sites_in
 
 SECONDS_BETWEEN_TABLES = 30.0
 
@@ -51,30 +52,6 @@ SITE_FIT = "riesz_many.site_fit"
 PAGE = "index.html"
 SHOWN_BY = (REPORT, "summary.txt")
 """What a name leads to: the first of these that is there."""
-
-
-@dataclass(frozen=True)
-class Campaign:
-    """Fits of all problem files of a folder or a table, one run folder each.
-
-    `part` is (k, n): the k-th of n shares, in this process. `alone` is for one process too, without
-    Dask; `settles` says whether that process may be made like that of `riesz fit`.
-    """
-
-    source: Path
-    runs: Path
-    settings: FitSettings = field(default_factory=FitSettings)
-    seed: int = 0
-    attempts: int = 3
-    reports: bool = True
-    refit: bool = False
-    pool: Pool = field(default_factory=Pool)
-    part: tuple[int, int] | None = None
-    settles: bool = True
-
-    @property
-    def is_alone(self) -> bool:
-        return self.part is not None or (self.pool.cluster is None and self.pool.num_here == 1)
 
 
 def fit_sites(

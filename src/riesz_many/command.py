@@ -6,19 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riesz.cli import (
-    CheckJsonOption,
-    CheckOption,
-    EngineOption,
-    FitSeedOption,
-    QuietOption,
-    json_of,
-    parse_seconds,
-)
+from riesz.cli import CheckJsonOption, QuietOption, json_of, with_options
 from riesz.errors import RieszError
+from riesz_many.options import Campaign
 
 if TYPE_CHECKING:
-    from riesz_many.campaign import Campaign
     from riesz_many.ledger import Row
 
 EXAMPLE = "Example: riesz fit-many sites --out runs --jobs 4"
@@ -32,62 +24,9 @@ def register(app: typer.Typer) -> None:
     app.command("fit-many", epilog=EXAMPLE)(fit_each)
 
 
-def part_of(text: str) -> tuple[int, int]:
-    """From k/N."""
-    number, _, count = text.partition("/")
-    if number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
-        return int(number), int(count)
-    raise typer.BadParameter(f"{text!r} is no share: write 3/20 for the third of twenty")
-
-
+@with_options
 def fit_each(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="A folder of problem files, or a CSV table with a column problem, and perhaps "
-            "name and seed.",
-            metavar="FOLDER|TABLE",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="The folder for all runs.", metavar="RUNS")],
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", help="Processes, or jobs of a queue [default: processors].", min=1),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", help="A Dask scheduler (tls://...), slurm or pbs."),
-    ] = None,
-    engine: EngineOption = None,
-    seed: FitSeedOption = 0,
-    check: CheckOption = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            "--time", help="For each fit, as in riesz fit.", parser=parse_seconds, metavar="TIME"
-        ),
-    ] = None,
-    attempts: Annotated[
-        int,
-        typer.Option(
-            "--attempts", help="A fit whose process dies so often is given up as failed.", min=1
-        ),
-    ] = 3,
-    reports: Annotated[
-        bool, typer.Option("--reports/--no-reports", help="Write the report of each run.")
-    ] = True,
-    refit: Annotated[
-        bool, typer.Option("--refit", help="Replace runs whose files or settings have changed.")
-    ] = False,
-    part: Annotated[
-        tuple | None,
-        typer.Option(
-            "--part",
-            help="Only the k-th of N shares, in one process.",
-            parser=part_of,
-            metavar="k/N",
-        ),
-    ] = None,
+    options: Campaign,
     array: Annotated[
         int | None,
         typer.Option("--array", help="Only write a SLURM script of so many shares.", min=1),
@@ -96,34 +35,21 @@ def fit_each(
     as_json: CheckJsonOption = False,
 ) -> None:
     """Fit many problem files; what is done is kept, and a second run does only the rest."""
-    if sum(one is not None for one in (part, array, cluster)) > 1:
+    if sum(one is not None for one in (options.part, array, options.cluster)) > 1:
         raise RieszError("give one of --part, --array and --cluster: each says where fits run.")
-    if engine is not None:
+    if options.engine is not None:
         from riesz.inference import check_engine
 
-        check_engine(engine)
-    from riesz_many.campaign import Campaign, counts, fit_sites
-    from riesz_many.scheduler import Pool
-    from riesz_many.sites import FitSettings
+        check_engine(options.engine)
+    from riesz_many.campaign import counts, fit_sites
 
-    campaign = Campaign(
-        source=source,
-        runs=out,
-        settings=FitSettings(engine, check, time_limit),
-        seed=seed,
-        attempts=attempts,
-        reports=reports,
-        refit=refit,
-        pool=Pool(jobs, cluster),
-        part=part,
-    )
     if array is not None:
-        script = array_script(campaign, array)
+        script = array_script(options, array)
         typer.echo(f"written: {script}; submit it by: sbatch {script}")
         return
     try:
         rows = fit_sites(
-            campaign,
+            options,
             progress=not quiet,
             told=lambda message: None if quiet else typer.echo(message, err=True),
         )
@@ -133,17 +59,17 @@ def fit_each(
     failed = [row for row in rows if row.state != "done"]
     if as_json:
         result = counts(rows)
-        typer.echo(json_of({"out": str(out), "fits": len(rows), "verdicts": result}))
+        typer.echo(json_of({"out": str(options.runs), "fits": len(rows), "verdicts": result}))
     elif not quiet:
         typer.echo("\n".join(verdict_lines(rows)))
-        typer.echo(f"written: {out / 'index.html'} and {out / 'ledger.csv'}")
+        typer.echo(f"written: {options.runs / 'index.html'} and {options.runs / 'ledger.csv'}")
     if failed:
         first = f"{failed[0].name}: {failed[0].message}"
         typer.echo(f"riesz: {len(failed)} of {len(rows)} fits failed; {first}", err=True)
         raise typer.Exit(1)
 
 
-def array_script(campaign: "Campaign", count: int) -> Path:
+def array_script(campaign: Campaign, count: int) -> Path:
     """After a look at whether there is anything to do."""
     from riesz.io import make_folder
     from riesz_many.array_job import write_array_job

@@ -10,10 +10,10 @@ from riesz import InverseProblem, Posterior, fit
 from riesz.case import Case
 from riesz.errors import RieszError
 from riesz.inference import AbstractEngine
-from riesz_many.campaign import Campaign, fit_all, fit_sites
+from riesz_many.campaign import fit_all, fit_sites
 from riesz_many.ledger import Row
-from riesz_many.scheduler import Pool
-from riesz_many.sites import FitSettings, Site, check_site_names, site_at
+from riesz_many.options import Campaign
+from riesz_many.sites import Site, check_site_names, site_at
 
 
 def fit_many(
@@ -40,6 +40,7 @@ def fit_many(
     which `rz.read_run(Path(out) / row.name)` goes with. Fits that the ledger says are done are not
     done again. Problems on equal meshes with as many data share what is compiled.
     """
+    options: dict[str, Any] = {"seed": seed, "check": check, "time_limit": time_limit}
     given = [] if isinstance(problems, str | PathLike) else list(problems)
     in_memory = [one for one in given if isinstance(one, InverseProblem | Case)]
     if in_memory and len(in_memory) == len(given):
@@ -48,22 +49,22 @@ def fit_many(
                 "problems in memory are fitted in this process, and kept by nobody: for jobs, "
                 "cluster or out, give the paths of problem files."
             )
-        options: dict[str, Any] = {"seed": seed, "check": check, "time_limit": time_limit}
         return [try_fit(one, engine, progress=progress, **options) for one in in_memory]
     if out is None:
         raise RieszError("problem files are fitted to run folders: give the folder for them, out.")
     if isinstance(engine, AbstractEngine):
         raise RieszError("files are fitted by an engine's name: its settings stand in the file.")
     campaign = Campaign(
-        source=Path(problems) if isinstance(problems, str | PathLike) else Path(out),
-        runs=Path(out),
-        settings=FitSettings(engine, check, time_limit),
-        seed=seed,
+        Path(problems) if isinstance(problems, str | PathLike) else Path(out),
+        Path(out),
+        jobs=jobs,
+        cluster=cluster,
+        engine=engine,
         attempts=attempts,
         reports=reports,
         refit=refit,
-        pool=Pool(jobs, cluster),
         settles=False,
+        **options,
     )
     if isinstance(problems, str | PathLike):
         return fit_sites(campaign, progress=progress)

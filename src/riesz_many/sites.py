@@ -11,6 +11,7 @@ from typing import Any
 
 from riesz.errors import FileFormatError, RieszError
 from riesz.io import TextTable, read_bytes, read_csv
+from riesz_many.options import FitSettings
 
 PROBLEM, NAME, SEED = "problem", "name", "seed"
 """Columns of a table; only the first must be there."""
@@ -23,15 +24,6 @@ MANIFEST, REPORT = "manifest.json", "report.html"
 
 CONDITIONAL = "conditional"
 MOST_SEED = 2**63
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """What all fits have in common: that of `riesz fit`."""
-
-    engine: str | None = None
-    check: bool | None = None
-    time_limit: float | None = None
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from tests.many import stub
 from tests.many.stub import finished, rows, sites
 
 from riesz.errors import RieszError
-from riesz_many.campaign import Campaign, fit_sites
+from riesz_many.campaign import fit_sites
 from riesz_many.ledger import Row, read_row, write_row
-from riesz_many.scheduler import Groups, Pool, Task, dask_module, queue
+from riesz_many.options import Campaign
+from riesz_many.scheduler import Groups, Task, dask_module, queue
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def campaign(tmp_path, monkeypatch):
     monkeypatch.setattr("riesz_many.campaign.SITE_FIT", "tests.many.stub")
     monkeypatch.setattr(stub, "SECONDS", 0.0)
     source = sites(tmp_path / "sites", ["a", "b", "deep/c"])
-    return Campaign(source, tmp_path / "runs", pool=Pool(1))
+    return Campaign(source, tmp_path / "runs", jobs=1)
 
 
 def fit(campaign):

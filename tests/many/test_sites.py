@@ -3,7 +3,8 @@
 import pytest
 
 from riesz.errors import FileFormatError, RieszError
-from riesz_many.sites import Digests, FitSettings, sites_in
+from riesz_many.options import FitSettings
+from riesz_many.sites import Digests, sites_in
 
 PROBLEM = '[domain]\nmax_edge = 1\n[observations]\nfile = "wells.csv"\n'
 

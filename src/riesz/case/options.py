@@ -149,6 +149,19 @@ Seed = Annotated[int, Ge(0), Le(2**63 - 1), Option("Starts the random numbers.")
 DrawsSeed = Annotated[
     int, Ge(0), Le(2**63 - 1), Option("Other draws than those kept, which are computed.")
 ]
+ENGINE = Option("auto, or the name of an engine such as nuts.", kind=str)
+Check = Annotated[
+    bool | None,
+    Option("Check the posterior by exact solves afterwards [default: if that is quick]."),
+]
+TimeLimit = Annotated[
+    float | None,
+    Option(
+        "After 90s, 10m or 2h, say, end with what there is.",
+        *("--time", "TIME"),
+        read=parse_seconds,
+    ),
+]
 NUM_DRAWS = Option("So many [default: all that the run keeps]; more are computed.", "--draws")
 Covariates = Annotated[
     Mapping[str, Any],
@@ -213,24 +226,11 @@ class FitOptions:
     """What `riesz fit` and `case.fit` take."""
 
     out: Annotated[File, Option("The run folder to make.", metavar="RUN")]
-    engine: Annotated[
-        Engine | None, Option("auto, or the name of an engine such as nuts.", kind=str)
-    ] = None
+    engine: Annotated[Engine | None, ENGINE] = None
     _: KW_ONLY
     seed: Seed = 0
-    check: Annotated[
-        bool | None,
-        Option("Check the posterior by exact solves afterwards [default: if that is quick]."),
-    ] = None
-    time_limit: Annotated[
-        float | None,
-        Option(
-            "After 90s, 10m or 2h, say, end with what there is.",
-            "--time",
-            "TIME",
-            read=parse_seconds,
-        ),
-    ] = None
+    check: Check = None
+    time_limit: TimeLimit = None
     devices: Annotated[
         Any,
         Option(

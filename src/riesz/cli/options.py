@@ -12,7 +12,6 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from riesz.case import options as models
 from riesz.case.options import Option, validate
 from riesz.errors import RieszError
 
@@ -27,16 +26,6 @@ OutOption = Annotated[
 SeedOption = Annotated[int, typer.Option("--seed", help="Draws fresh data.", min=0, max=2**32 - 1)]
 FitSeedOption = Annotated[
     int, typer.Option("--seed", help="Starts the random numbers.", min=0, max=2**63 - 1)
-]
-EngineOption = Annotated[
-    str | None, typer.Option("--engine", help="auto, or the name of an engine such as nuts.")
-]
-CheckOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--check/--no-check",
-        help="Check the posterior by exact solves afterwards [default: if that is quick].",
-    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 ProblemArgument = Annotated[
@@ -59,9 +48,6 @@ def as_parser(read: Callable[[str], Any]) -> Callable[[str], Any]:
             raise typer.BadParameter(str(error)) from None
 
     return parse
-
-
-parse_seconds = as_parser(models.parse_seconds)
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -111,7 +97,7 @@ def parameter_of(field: dataclasses.Field[Any], hint: Any, option: Option) -> Pa
     kinds = get_args(annotated) or (annotated,)
     kind = option.kind or kinds[0]
     flag = option.name or f"--{name.replace('_', '-')}"
-    if kind is bool and NoneType in kinds:
+    if kind is bool and (NoneType in kinds or field.default is True):
         flag = f"{flag}/--no-{name}"
     is_flag = flag.startswith("--")
     about: dict[str, Any] = {"help": option.help, "min": option.least}
