@@ -130,7 +130,7 @@ def region(count: int, mean: float, where: str, which: str) -> str:
     missing = "a source, recharge or river" if mean > 0 else "a sink, a well or a drain"
     return (
         f"{observations_of(count)} around {where} {lie(count)} {abs(mean):.1f} sd {side(mean)} "
-        f"what the others foretell, on average ({which}): look for {missing} that the equation "
+        f"what the others predict, on average ({which}): look for {missing} that the equation "
         "misses there, or a coefficient or boundary value that is another there."
     )
 
@@ -156,7 +156,7 @@ def heavy_tails(
 ) -> str:
     return (
         f"{count} of {observations_of(total)} {lie(count)} more than {limit:.1f} sd from what all "
-        f"others foretell, up to {largest:.1f} sd, where the noise ({noise}) would put "
+        f"others predict, up to {largest:.1f} sd, where the noise ({noise}) would put "
         f"{expected:.0f}: {which}. {advice}"
     )
 
@@ -167,7 +167,7 @@ def observation(
     far = f"{abs(size):.1f}" if abs(size) < most else f"more than {most:.0f}"
     return (
         f"{upper(which)} at {where}, {'below ' * is_limit}{observed:.4g}, lies {far} sd "
-        f"{side(size)} what all others foretell for it: look for a slip of the pen, a wrong place "
+        f"{side(size)} what all others predict for it: look for a slip of the pen, a wrong place "
         "or unit, or something that happens there alone."
         f"{' It holds the fit where it is: look at it first.' * hangs}"
     )
@@ -282,8 +282,8 @@ WARNINGS: dict[str, Wording] = {
     "residuals_fall": "Residuals fall with {covariate} (correlation {correlation:+.2f}): {covariate} has an effect that the model lacks; give it as a covariate, or look for a term, a coefficient or a boundary value that changes with it.",
     "neighbours_alike": neighbours_alike,
     "readings_alike": "Residuals of one place are alike from reading to reading (correlation {correlation:.2f}): something changes in time that the model lacks, or readings share an error; add a series or shorter steps, or noise that readings of one place share.",
-    "noise_larger": "Observations lie {size:.2g} times as far from what the others foretell as the noise ({noise}) says, farthest {which}: the noise is larger than stated, or the equation misses something that moves all of them.",
-    "noise_smaller": "Observations lie {size:.2g} times as far from what the others foretell as the noise ({noise}) says: the noise is smaller than stated, or values were smoothed or copied.",
+    "noise_larger": "Observations lie {size:.2g} times as far from what the others predict as the noise ({noise}) says, farthest {which}: the noise is larger than stated, or the equation misses something that moves all of them.",
+    "noise_smaller": "Observations lie {size:.2g} times as far from what the others predict as the noise ({noise}) says: the noise is smaller than stated, or values were smoothed or copied.",
     "heavy_tails": heavy_tails,
     "observation": observation,
     "prior_field": "The data pull the field {field} to where its prior had next to nothing: what was learned of it is {size:.1f} times as far from its mean as the prior expects. Its mean or sd may be off, its length scale too long, or it makes up for something that the equation misses.",
@@ -307,13 +307,13 @@ WARNINGS: dict[str, Wording] = {
 
 INFORMATION: dict[str, Wording] = {
     # Models beside each other.
-    "physics_helps": "physics helps here: it foretells left-out {left_out} better than {rival} "
+    "physics_helps": "physics helps here: it predicts left-out {left_out} better than {rival} "
     + BY,
-    "physics_costs": "physics costs here: {rival} foretells left-out {left_out} better " + BY,
-    "physics_no_help": "physics does not help here: {rival} foretells left-out {left_out} as well "
+    "physics_costs": "physics costs here: {rival} predicts left-out {left_out} better " + BY,
+    "physics_no_help": "physics does not help here: {rival} predicts left-out {left_out} as well "
     + BY,
     "of_model": "{model}: {verdict}",
-    "model_better": "{model} foretells left-out {left_out} better than {other} " + BY,
+    "model_better": "{model} predicts left-out {left_out} better than {other} " + BY,
     "models_alike": "{model} and {other} cannot be told apart " + BY,
     "no_rivals": "kriging and a plane do not stand beside these models: {reason}",
     # What to do about heavy tails.

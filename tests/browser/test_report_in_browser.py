@@ -191,7 +191,7 @@ def test_a_dot_on_the_map_of_residuals_tells_what_it_is(browser, page, window):
     (ringed, _) = figure.find_elements("css selector", ".ringed circle")
     ActionChains(browser).move_to_element(ringed).click().perform()
     told = browser.find_element("id", "residual-words").text
-    assert "sd from what the others foretell" in told
+    assert "sd from what the others predict" in told
     assert "k-hat" in told
     screenshot(browser, f"{window}-residuals")
     assert not [one for one in browser.get_log("browser") if one["level"] == "SEVERE"]

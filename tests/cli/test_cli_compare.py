@@ -52,7 +52,7 @@ def test_it_is_printed_and_kept(found, tmp_path, monkeypatch, capsys):
     status, printed, _ = run(words, monkeypatch, capsys)
     assert status == 0
     assert "9 observations left out by blocks (3)" in printed
-    assert "\nphysics helps here: it foretells left-out blocks better than kriging" in printed
+    assert "\nphysics helps here: it predicts left-out blocks better than kriging" in printed
     (asked,) = found
     assert (asked["blocks"], asked["refit"], asked["back"](0.0)) == (3, False, 1.0)
     assert asked["engines"]["one"].num_modes == 20

@@ -130,7 +130,7 @@ def compare_command(
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
-    """Compare runs by what they foretell of left-out data; kriging and a plane stand beside."""
+    """Compare runs by what they predict of left-out data; kriging and a plane stand beside."""
     use_one_thread()
     use_float64()
     keep_compiled()

@@ -122,7 +122,7 @@ def test_what_contradicts_the_model_is_told_with_a_map_of_residuals(text, conten
     assert text.count('<g class="dot ringed"') == 2
     assert text.count('<g class="dot"') == 7
     assert 'data-words="well &lt; at (' in text
-    assert "+3.0 sd from what the others foretell; k-hat 0.90, the fit hangs on it" in text
+    assert "+3.0 sd from what the others predict; k-hat 0.90, the fit hangs on it" in text
     assert content.level == DOUBTFUL
 
 

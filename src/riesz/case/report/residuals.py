@@ -72,12 +72,12 @@ def dot_words(
     where = f"({place[0]:.7g}, {place[1]:.7g})"
     head = f"{name} at {where}" if name else where
     if len(residuals) == 1:
-        text = f"{format_signed(residuals[0])} sd from what the others foretell"
+        text = f"{format_signed(residuals[0])} sd from what the others predict"
     else:
         farthest = residuals[int(np.argmax(np.abs(residuals)))]
         text = (
             f"{len(residuals)} readings, {format_signed(residuals.mean())} sd from what the others "
-            f"foretell on average, {format_signed(farthest)} at most"
+            f"predict on average, {format_signed(farthest)} at most"
         )
     tail = float(np.nanmax(k_hat)) if np.isfinite(k_hat).any() else np.nan
     if np.isnan(tail):
@@ -122,7 +122,7 @@ def residual_map(dots: Sequence[Dot], outline: Sequence[Ring]) -> str:
     about = f"Map of residuals at {len(dots)} places, {number} of them ringed"
     return (
         '<h3 id="residuals-title">Map of residuals</h3>'
-        "<p>How far each observation lies from what all others foretell for it, in standard "
+        "<p>How far each observation lies from what all others predict for it, in standard "
         "deviations: red above, blue below. If the model is right, colours are strewn at random "
         "and few are strong. Rings mark what the words above are about.</p>"
         f'<figure id="residuals"><svg class="chart residuals" viewBox="0 0 {width:.0f} '
@@ -148,6 +148,6 @@ def legend() -> str:
     return (
         '<figcaption><div class="residual-bar" '
         f'style="background:linear-gradient(to right,{stops})"></div>'
-        f'<div class="residual-marks">{marks}</div>sd below or above what the others foretell'
+        f'<div class="residual-marks">{marks}</div>sd below or above what the others predict'
         "</figcaption>"
     )
