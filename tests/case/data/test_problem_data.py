@@ -61,10 +61,9 @@ def test_the_crs_comes_from_the_outline_and_stays_with_the_problem(tmp_path):
     assert case.notes == ()
     again = tmp_path / "again.toml"
     again.write_bytes(case.content)
-    table = tmp_path / "observations.csv"
-    table.write_bytes(data_rows_content(case.prepared))
+    (tmp_path / "observations.csv").write_bytes(data_rows_content(case.prepared))
     (tmp_path / "area.geojson").unlink()
-    found = read_case(again, coarse=case.coarse, table=table, decided=case.decided)
+    found = read_case(again, coarse=case.coarse, kept=tmp_path, decided=case.decided)
     assert found.tables.crs == case.tables.crs
     np.testing.assert_array_equal(found.problem.observed, case.problem.observed)
     assert found.censored.tolist() == [False, False, False, True, False]

@@ -13,10 +13,8 @@ import pytest
 
 import riesz as rz
 from riesz.case.check.description import boundary_lines, exchange_numbers, regions_lines
-from riesz.case.data.rows import data_rows_content
-from riesz.case.file.boundary import regions_content
 from riesz.case.file.equation import as_tensor
-from riesz.case.file.problem import Stored, read_case, read_problem
+from riesz.case.file.problem import inputs_content, read_case, read_problem
 from riesz.diagnose.summary import summary_rows
 from riesz.mesh.mesh import Mesh
 from riesz.notes import Note
@@ -139,14 +137,12 @@ def test_a_flux_across_layers_falls_by_its_resistances(tmp_path):
 
 def test_a_run_reads_its_regions_again_without_the_map(tmp_path):
     case = read_problem(written(tmp_path, LAYERS + REGIONS))
-    table, regions = tmp_path / "kept.csv", tmp_path / "kept.geojson"
-    table.write_bytes(data_rows_content(case.prepared))
-    regions.write_bytes(regions_content(case.regions, case.coarse))
-    assert len(json.loads(regions.read_bytes())["features"]) == 3  # one is far away
+    kept = inputs_content(case)
+    for name, content in kept.items():
+        (tmp_path / name).write_bytes(content)
+    assert len(json.loads(kept["regions.geojson"])["features"]) == 3  # one is far away
     (tmp_path / "geology.geojson").unlink()
-    nothing = tmp_path / "nothing.csv"
-    kept = Stored(nothing, nothing, regions, nothing, nothing)
-    again = read_case(case.path, coarse=case.coarse, table=table, kept=kept)
+    again = read_case(case.path, coarse=case.coarse, kept=tmp_path)
     found, wanted = (one.problem.forward.space.mesh for one in (again, case))
     np.testing.assert_array_equal(found.nodes, wanted.nodes)
     for name in ("gravel", "clay"):

@@ -9,14 +9,13 @@ import pytest
 from tests import small_problem
 
 from riesz.case.check.description import exchange_numbers, rivers_lines, wells_lines
-from riesz.case.data.rows import data_rows_content
 from riesz.case.file.measurements import MeasurementTable, read_measurements
-from riesz.case.file.problem import Stored, read_case, read_problem
-from riesz.case.file.rivers import RiverTable, lines_of_river, rivers_content
-from riesz.case.file.wells import WellTable, load_wells, read_wells, wells_content
+from riesz.case.file.problem import inputs_content, read_case, read_problem
+from riesz.case.file.rivers import RiverTable, lines_of_river, read_rivers
+from riesz.case.file.wells import WellTable, read_wells, wells_content
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.laplace.engine import Laplace
-from riesz.errors import RieszError
+from riesz.errors import FileFormatError, RieszError
 from riesz.fem.assembly import residual
 from riesz.fem.fluxes import budget
 
@@ -116,6 +115,14 @@ def mixed(tmp_path):
     return read_problem(written(tmp_path, WELLS + UNKNOWN))
 
 
+def keep(case, folder):
+    """What a run folder has of the files that a problem names."""
+    folder.mkdir()
+    for name, content in inputs_content(case).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
 def test_wells_put_in_what_they_say_and_a_run_keeps_them(mixed, tmp_path):
     """The loads of all nodes add up to the integral of the source."""
     forward = mixed.problem.forward
@@ -130,15 +137,10 @@ def test_wells_put_in_what_they_say_and_a_run_keeps_them(mixed, tmp_path):
     numbers = exchange_numbers(mixed)
     assert numbers["wells"] == {"known": 3, "total_rate": -85.5, "unknown_rates": ["q"]}
     assert numbers["rivers"][0]["length"] == pytest.approx(WIDTH)
-    table, wells, rivers = (tmp_path / f"kept_{name}.csv" for name in ("heads", "wells", "rivers"))
-    table.write_bytes(data_rows_content(mixed.prepared))
-    wells.write_bytes(wells_content(mixed.wells, mixed.tables.wells))
-    rivers.write_bytes(rivers_content(mixed.rivers))
+    kept = keep(mixed, tmp_path / "kept")
     for name in ("pumping.csv.gz", "river.geojson", "heads.csv"):
         (tmp_path / name).unlink()
-    nothing = tmp_path / "nothing.csv"
-    kept = Stored(wells, rivers, nothing, nothing, nothing)
-    again = read_case(mixed.path, coarse=mixed.coarse, table=table, kept=kept)
+    again = read_case(mixed.path, coarse=mixed.coarse, kept=kept)
     z = {"q": jnp.asarray(5.0)}
     state = jnp.asarray(np.random.default_rng(0).normal(size=len(zeros)))
     np.testing.assert_allclose(
@@ -196,8 +198,9 @@ def test_maps_of_any_kind_give_the_same_river_and_the_same_wells(tmp_path):
         points.to_file(tmp_path / f"w.{suffix}")
         table = WellTable.model_validate({"file": f"w.{suffix}"})
         (wells,) = read_wells(tmp_path / "problem.toml", [table])
-        np.testing.assert_array_equal(wells.columns.numbers, [[1, 3, -3], [2, 4, 2]])
-        assert found.crs == wells.crs == "EPSG:32612"
+        np.testing.assert_array_equal(wells.rows.points, [[1, 3], [2, 4]])
+        np.testing.assert_array_equal(wells.rates, [-3, 2])
+        assert found.crs == wells.rows.crs == "EPSG:32612"
 
 
 DEGREES = [[-110.98, 0.5], [-110.985, 0.502]]
@@ -213,12 +216,12 @@ def test_wells_and_measurements_in_degrees_are_where_the_problem_has_them(tmp_pa
         WellTable.model_validate({"crs": "EPSG:4326"} | one)
         for one in ({"file": "wells.csv"}, {"x": x, "y": y, "rate": -3.0})
     ]
-    path, kept = tmp_path / "problem.toml", tmp_path / "kept.csv"
+    path = tmp_path / "problem.toml"
     found = read_wells(path, entries, "EPSG:32612")
-    kept.write_bytes(wells_content(found, entries))
-    for many, one in (found, load_wells(path, kept, entries, "EPSG:32612")):
-        np.testing.assert_allclose(many.columns.points, wanted)
-        np.testing.assert_allclose(one.columns.points, wanted[:1])
+    (tmp_path / "wells.csv").write_bytes(wells_content(found, entries))
+    for many, one in (found, read_wells(path, entries, "EPSG:32612", tmp_path)):
+        np.testing.assert_allclose(many.rows.points, wanted)
+        np.testing.assert_allclose(one.rows.points, wanted[:1])
     pair = {"kind": "difference", "x": x, "y": y, "to_x": to_x, "to_y": to_y, "value": 1.0}
     table = MeasurementTable.model_validate(pair | {"crs": "EPSG:4326", "noise": {"sd": 0.1}})
     (rows,) = read_measurements(path, [table], "EPSG:32612")
@@ -244,3 +247,36 @@ def test_maps_that_are_no_rivers_are_told(tmp_path, content, stage, message):
     with pytest.raises(RieszError, match=message) as told:
         lines_of_river(path, table)
     assert str(path) in str(told.value)
+
+
+def test_what_runs_of_earlier_versions_kept_is_read(tmp_path):
+    rows = "0,1.0,2.0,-3.5,,well A\n2,3.0,4.0,-1.0,,\n"
+    (tmp_path / "wells.csv").write_text(f"entry,x,y,rate,time,name\n{rows}")
+    given = (
+        {"file": "a.csv", "rate": "q", "name": "n"},
+        {"x": 1, "y": 2, "rate": 3.0},
+        {"file": "b"},
+    )
+    entries = [WellTable.model_validate(one) for one in given]
+    first, _, last = read_wells(tmp_path / "problem.toml", entries, None, tmp_path)
+    np.testing.assert_array_equal(first.places, [[1, 2]])
+    assert (first.place_names, first.rates.tolist(), last.rates.tolist()) == (
+        ["well A"],
+        [-3.5],
+        [-1],
+    )
+    lines = "0,0,0,5,5,1\n1,0,0,0,9,2\n1,0,9,9,9,2.5\n"
+    (tmp_path / "rivers.csv").write_text(f"entry,from_x,from_y,to_x,to_y,stage\n{lines}")
+    table = RiverTable.model_validate({"file": "r.gpkg", "stage": "s", "conductance": 1.0})
+    one, other = read_rivers(tmp_path, [table, table], None, tmp_path)
+    np.testing.assert_array_equal(one.ends, [[5, 5]])
+    np.testing.assert_array_equal(other.stages, [2, 2.5])
+    entry = {"values": [1.0, 2.0], "numbers": [[1, 2, 90], [3, 4, 0]], "shapes": []}
+    (tmp_path / "measurements.json").write_text(json.dumps([entry]))
+    asked = {"kind": "gradient", "file": "g.csv", "noise": {"sd": 0.1}, "angle": "a"}
+    tables = [MeasurementTable.model_validate(asked)]
+    (kept,) = read_measurements(tmp_path / "problem.toml", tables, None, tmp_path)
+    np.testing.assert_array_equal(kept.points, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(kept.numbers[:, 2], [90, 0])
+    with pytest.raises(FileFormatError, match="does not go with the problem of its run"):
+        read_measurements(tmp_path / "problem.toml", tables * 2, None, tmp_path)

@@ -10,8 +10,9 @@ from tests.small_problem import problem_toml, table, written
 
 import riesz as rz
 from riesz.case.data.rows import data_rows_content, plain_rows, read_data_rows
-from riesz.case.file.measurements import load_measurements, measurements_content
+from riesz.case.file.measurements import read_measurements
 from riesz.case.file.noise import NoiseTable, likelihood_of
+from riesz.case.file.problem import inputs_content
 from riesz.errors import FileFormatError
 from riesz.fem.assembly import dirichlet_values
 
@@ -125,13 +126,12 @@ def test_further_measurements_stand_behind_the_observations(case):
 
 
 def test_a_run_folder_keeps_measurements_whose_files_are_gone(case, tmp_path):
-    kept = tmp_path / "measurements.json"
-    kept.write_bytes(measurements_content(case.measurements))
-    again = load_measurements(kept, case.tables.further_measurements())
+    (tmp_path / "measurements.json").write_bytes(inputs_content(case)["measurements.json"])
+    again = read_measurements(case.path, case.tables.further_measurements(), None, tmp_path)
     for one, other in zip(case.measurements, again, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
         np.testing.assert_array_equal(one.numbers, other.numbers)
-        assert json.dumps(one.shapes) == json.dumps(other.shapes)
+        assert json.dumps(list(one.shapes)) == json.dumps(other.shapes)
 
 
 EXPERIMENT = """

@@ -10,9 +10,10 @@ from tests.small_problem import LOGNORMAL, problem_toml, table, written
 
 import riesz as rz
 from riesz.case.check.description import rivers_lines
-from riesz.case.file.stresses import load_series, series_content
+from riesz.case.file.problem import inputs_content
+from riesz.case.file.stresses import read_series
 from riesz.case.file.time_axis import TimeTable
-from riesz.case.file.wells import load_wells, step_rates, wells_content
+from riesz.case.file.wells import read_wells, step_rates
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.time.fixed import has_changing_matrix
@@ -201,8 +202,8 @@ def test_wells_pump_the_volumes_of_their_table(tmp_path):
     for step in (0, 1, 11):
         now = source.rates.now({"t": jnp.asarray(axis.times[step + 1])}, "rates")
         np.testing.assert_allclose(now, wanted[step], atol=1e-12)
-    (tmp_path / "kept.csv").write_bytes(wells_content(case.wells, case.tables.wells))
-    (again,) = load_wells(tmp_path / "problem.toml", tmp_path / "kept.csv", case.tables.wells, None)
+    (tmp_path / "wells.csv").write_bytes(inputs_content(case)["wells.csv"])
+    (again,) = read_wells(tmp_path / "problem.toml", case.tables.wells, None, tmp_path)
     np.testing.assert_array_equal(step_rates(again, axis), step_rates(wells, axis))
 
 
@@ -258,8 +259,8 @@ def test_sources_and_boundary_values_follow_their_tables(tmp_path):
     np.testing.assert_allclose(rain.now(then, "rain"), 3.0 * 10 / 29, rtol=1e-12)
     # By one a day since the beginning of 1979.
     np.testing.assert_allclose(dirichlet_values(forward, then), 365 + 60, rtol=1e-12)
-    (tmp_path / "kept.csv").write_bytes(series_content(case.series))
-    again = load_series(tmp_path / "kept.csv", case.tables.series)
+    (tmp_path / "series.csv").write_bytes(inputs_content(case)["series.csv"])
+    again = read_series(tmp_path, case.tables.series, tmp_path)
     for name, one in case.series.items():
         np.testing.assert_array_equal(again[name].means(axis), one.means(axis))
 

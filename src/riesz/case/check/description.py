@@ -186,14 +186,14 @@ def wells_lines(case: Case) -> list[str]:
     known = [one for one in case.wells if one.unknown is None]
     result: dict[str, int] = {}
     for one in known:
-        result[one.columns.path.name] = result.get(one.columns.path.name, 0) + one.count
+        result[one.rows.path.name] = result.get(one.rows.path.name, 0) + one.count
     lines = []
     if known:
         places = ", ".join(f"{count} in {name}" for name, count in result.items())
         count = sum(result.values())
         lines.append(
             f"{format_well_count(count)} ({places}) with a total rate of {total_rate(case):.6g}"
-            f"{', at last' if any(one.times is not None for one in known) else ''}"
+            f"{', at last' if any(one.rows.times is not None for one in known) else ''}"
         )
     names = [one.unknown for one in case.wells if one.unknown is not None]
     if names:

@@ -69,6 +69,8 @@ def prepare_data(
         values=values,
         censored=censored,
         lines=table.lines,
+        place=table.place,
+        axes=(names.x, names.y),
         sd=sd,
         over=over,
         sites=None if names.site is None else identifiers(table, names.site),
@@ -88,7 +90,7 @@ def prepare_data(
         least = floor if names.sd_from_scatter else None
         result = aggregate(readings, sites, names.aggregate, dates, least)
         readings = result if names.site is not None else dataclasses.replace(result, sites=None)
-    notes = (*dropped, *readings.notes, *odd_numbers(readings, names, table.place))
+    notes = (*dropped, *readings.notes, *odd_numbers(readings, names))
     return dataclasses.replace(readings, notes=notes)
 
 
@@ -154,12 +156,12 @@ def locate_rows(
     return rows, points, [*(f"{names.sites}: {one}" for one in remarks), *more]
 
 
-def odd_numbers(read: DataRows, names: ObservationsTable, place: str) -> list[str]:
+def odd_numbers(read: DataRows, names: ObservationsTable) -> list[str]:
     """What is odd about places and values, as they are written."""
     points, values = read.points, np.exp(read.values) if names.transform else read.values
     columns = {names.x: points[:, 0], names.y: points[:, 1], names.value: values}
     notes = swap_hint(names.x, names.y)
-    notes += outlier_notes(columns, lambda row: f"{read.path.name}, {place} {read.lines[row]}")
+    notes += outlier_notes(columns, lambda row: f"{read.path.name}, {read.place} {read.lines[row]}")
     if len(values) > 1 and np.ptp(values) == 0:
         notes.append(f"{names.value} is {values[0]:g} in all rows: there is nothing to map")
     return notes

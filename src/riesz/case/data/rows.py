@@ -6,7 +6,7 @@ number and place is told with its line.
 
 import datetime
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ from riesz.io.tables.numbers import is_none, number_in
 from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh
 
+TABLE, WELLS, RIVERS, REGIONS = "observations.csv", "wells.csv", "rivers.csv", "regions.geojson"
+MEASUREMENTS, SERIES = "measurements.json", "series.csv"
+"""What a run folder keeps of the files that its problem names; where there are none, no file."""
+
 AXES, VALUE, SD, OVER = ("x", "y"), "value", "sd", "over"
 CENSORED, SITE, READINGS, TIME = "censored", "site", "readings", "time"
 COVARIATE = "covariate:"
@@ -39,63 +43,11 @@ TO_SD = 1.4826
 ENOUGH = 3
 """Readings from which a scatter can be told."""
 
+PER_ROW = ("points", "values", "censored", "lines", "sd", "over", "readings", "beside")
+"""Arrays with an entry for each row."""
+
 Groups = list[Int[np.ndarray, " _"]]
 """The rows of each site."""
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Some columns of a table as numbers, and the line that each row came from."""
-
-    path: Path
-    names: tuple[str, ...]
-    numbers: Float[np.ndarray, "row column"]
-    lines: Int[np.ndarray, " row"]
-    place: str = "line"  # what `lines` counts
-
-    def at(self, row: int) -> str:
-        """Where a row is, for messages."""
-        return f"{self.path}, {self.place} {self.lines[row]}"
-
-    @property
-    def points(self) -> Float[np.ndarray, "row 2"]:
-        """The first two columns, x and y."""
-        return self.numbers[:, :2]
-
-    def within(self, own: str | None, crs: str | None) -> "Columns":
-        """With places in `crs`, where it and their own are known."""
-        if own is None or crs is None:
-            return self
-        with error_context(self.path):
-            points = project(self.points, own, crs)
-        return replace(self, numbers=np.column_stack([points, self.numbers[:, 2:]]))
-
-
-def numeric_columns(table: TextTable, names: tuple[str, ...]) -> Columns:
-    numbers = np.column_stack([table.numbers(name) for name in names])
-    return Columns(table.path, names, numbers, table.lines, table.place)
-
-
-def inside_of(mesh: Mesh, points: Float[np.ndarray, "row 2"]) -> Bool[np.ndarray, " row"]:
-    return np.asarray(locate(mesh, points).inside)
-
-
-def check_inside_mesh(columns: Columns, mesh: Mesh, advice: str = "drop them") -> None:
-    """Raise where places lie outside the domain, with the line of the first."""
-    (outside,) = np.nonzero(~inside_of(mesh, columns.points))
-    if outside.size:
-        x, y = columns.points[outside[0]]
-        swapped = inside_of(mesh, columns.points[outside][:, ::-1])
-        if swapped.mean() > 0.5 and outside.size > 0.5 * len(columns.points):
-            advice = f"swap them, {columns.names[0]} and {columns.names[1]}: then they lie inside"
-        low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
-        clash = unit_clash(columns.points, mesh.nodes)
-        raise MeshError(
-            f"{columns.path}: {outside.size} of {len(columns.points)} points lie outside the "
-            f"domain, first {columns.place} {columns.lines[outside[0]]} at ({x:.10g}, {y:.10g}); "
-            f"the domain spans ({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g}): "
-            f"{clash or f'{advice}, or see that both are in the same coordinates'}."
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +68,26 @@ class DataRows:
     told: tuple[str, ...] = ()  # how the rows came to be, in words
     notes: tuple[str, ...] = ()  # what to be aware of
     crs: str | None = None  # as it was told, or of a map layer
+    place: str = "line"  # what `lines` counts
+    axes: tuple[str, str] = AXES  # what the columns of places are called
+    beside: Float[np.ndarray, "row column"] | None = None  # what else measurements of a kind have
+    shapes: Sequence[Any] = ()  # of averages: polygons or lines, as GeoJSON
+
+    def at(self, row: int) -> str:
+        """Where a row is, for messages."""
+        return f"{self.path}, {self.place} {self.lines[row]}"
+
+    @property
+    def numbers(self) -> Float[np.ndarray, "row _"]:
+        """Coordinates, and what stands beside them."""
+        return self.points if self.beside is None else np.hstack([self.points, self.beside])
 
     def within(self, crs: str | None) -> "DataRows":
         """With places in `crs`, where it and their own are known."""
         if self.crs is None or crs is None or same_crs(self.crs, crs):
             return self
-        points = self.columns.within(self.crs, crs).points
+        with error_context(self.path):
+            points = project(self.points, self.crs, crs)
         remark = f"projected from {short_crs(self.crs)} into {short_crs(crs)}"
         return replace(self, points=points, crs=crs, told=(*self.told, remark))
 
@@ -129,16 +95,10 @@ class DataRows:
     def num_rows(self) -> int:
         return len(self.values)
 
-    @property
-    def columns(self) -> Columns:
-        """Coordinates and values."""
-        numbers = np.column_stack([self.points, self.values])
-        return Columns(self.path, (*AXES, VALUE), numbers, self.lines)
-
     def rows(self, which: Int[np.ndarray, " row"], **changes: Any) -> "DataRows":
         """Some rows, by their numbers."""
         of = dict(self.__dict__)
-        for name in ("points", "values", "censored", "lines", "sd", "over", "readings"):
+        for name in PER_ROW:
             of[name] = None if of[name] is None else of[name][which]
         of["sites"] = None if self.sites is None else [self.sites[i] for i in which]
         of["times"] = None if self.times is None else self.times.rows(which)
@@ -150,11 +110,62 @@ class DataRows:
 
 
 def plain_rows(
-    path: Path, points: Float[np.ndarray, "row dim"], values: Float[np.ndarray, " row"]
+    path: Path,
+    points: Float[np.ndarray, "row dim"],
+    values: Float[np.ndarray, " row"] | None = None,
+    **more: Any,
 ) -> DataRows:
-    """Values with nothing beside them but their places."""
-    count = len(values)
-    return DataRows(path, points, values, np.zeros(count, bool), np.arange(count))
+    """Values, or places alone, with nothing but what is given beside them."""
+    count = len(points)
+    own = {"lines": np.arange(count), "censored": np.zeros(count, bool)} | more
+    return DataRows(path, points, np.zeros(count) if values is None else values, **own)
+
+
+def rows_at_places(
+    table: TextTable,
+    axes: tuple[str, str],
+    value: str | None = None,
+    *,
+    crs: str | None = None,
+    date: str | None = None,
+    site: str | None = None,
+    beside: Float[np.ndarray, "row column"] | None = None,
+) -> DataRows:
+    """All rows of a table, each with a place and, by names of columns, what else it has."""
+    return plain_rows(
+        table.path,
+        np.column_stack([table.numbers(axis) for axis in axes]),
+        None if value is None else table.numbers(value),
+        lines=table.lines,
+        place=table.place,
+        axes=axes,
+        crs=crs or table.crs,
+        times=None if date is None else table.times(date),
+        sites=None if site is None else table.words(site),
+        beside=beside,
+    )
+
+
+def inside_of(mesh: Mesh, points: Float[np.ndarray, "row 2"]) -> Bool[np.ndarray, " row"]:
+    return np.asarray(locate(mesh, points).inside)
+
+
+def check_inside_mesh(rows: DataRows, mesh: Mesh, advice: str = "drop them") -> None:
+    """Raise where places lie outside the domain, with the line of the first."""
+    (outside,) = np.nonzero(~inside_of(mesh, rows.points))
+    if outside.size:
+        x, y = rows.points[outside[0]]
+        swapped = inside_of(mesh, rows.points[outside][:, ::-1])
+        if swapped.mean() > 0.5 and outside.size > 0.5 * len(rows.points):
+            advice = f"swap them, {rows.axes[0]} and {rows.axes[1]}: then they lie inside"
+        low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
+        clash = unit_clash(rows.points, mesh.nodes)
+        raise MeshError(
+            f"{rows.path}: {outside.size} of {len(rows.points)} points lie outside the "
+            f"domain, first {rows.place} {rows.lines[outside[0]]} at ({x:.10g}, {y:.10g}); "
+            f"the domain spans ({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g}): "
+            f"{clash or f'{advice}, or see that both are in the same coordinates'}."
+        )
 
 
 def data_rows_content(prepared: DataRows) -> bytes:
@@ -234,7 +245,7 @@ def aggregate(
     if how == "mean" and readings.censored.any():
         row = int(np.argmax(readings.censored))
         raise FileFormatError(
-            f"{readings.path}, line {readings.lines[row]}: a mean of readings below a detection "
+            f"{readings.at(row)}: a mean of readings below a detection "
             "limit is not known: use aggregate = 'median'."
         )
     one = readings.rows(np.array([rows[0] for rows in groups]))
@@ -319,7 +330,7 @@ def drop_outside(prepared: DataRows, coarse: Mesh, names: ObservationsTable) -> 
     """The observations inside the domain; raises where others are not to be dropped."""
     inside = inside_of(coarse, prepared.points)
     if names.outside == "refuse" or not inside.any():
-        check_inside_mesh(prepared.columns, coarse, "drop them by observations.outside = 'drop'")
+        check_inside_mesh(prepared, coarse, "drop them by observations.outside = 'drop'")
     if inside.all():
         return prepared
     which = format_rows(np.flatnonzero(~inside).tolist(), prepared.lines, prepared.sites)

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
 from riesz.case.data.read import filter_rows
+from riesz.case.data.rows import REGIONS
 from riesz.case.data.schema import Where
 from riesz.case.file.stresses import stand_in
 from riesz.case.table import Coefficient, FileTable, NumberOrName
@@ -153,14 +154,23 @@ class Region:
 
 
 def read_regions(
-    folder: Path, tables: Mapping[str, RegionTable], crs: str | None = None
+    folder: Path,
+    tables: Mapping[str, RegionTable],
+    crs: str | None = None,
+    kept: Path | None = None,
 ) -> tuple[Region, ...]:
+    """The polygons of all regions; or those that a run `kept`, in its folder."""
     regions = []
     for name, table in tables.items():
-        result = read_features(folder / table.file, table.layer, "polygon", into=crs)
-        chosen, _ = filter_rows(result.table, table.where, f"regions.{name}.where")
-        polygons = [result.shapes[row - 1] for row in chosen.lines.tolist()]
-        regions.append(Region(name, result.table.path, polygons, result.table.crs))
+        if kept is None:
+            where = table.where
+            own = read_features(folder / table.file, table.layer, "polygon", into=crs)
+        else:
+            where = {NAME: name}
+            own = read_features(kept / REGIONS, None, "polygon")
+        chosen, _ = filter_rows(own.table, where, f"regions.{name}.where")
+        polygons = [own.shapes[row - 1] for row in chosen.lines.tolist()]
+        regions.append(Region(name, own.table.path, polygons, own.table.crs))
     return tuple(regions)
 
 
@@ -194,15 +204,3 @@ def regions_content(regions: Iterable[Region], mesh: Mesh) -> bytes:
         for one in regions
     ]
     return json.dumps(collection(near)).encode()
-
-
-def load_regions(path: Path, tables: Mapping[str, RegionTable]) -> tuple[Region, ...]:
-    """The same again from a run folder."""
-    if not tables:
-        return ()
-    result = read_features(path, None, "polygon")
-    names = result.table.cells(NAME)
-    return tuple(
-        Region(name, path, [s for s, own in zip(result.shapes, names, strict=True) if own == name])
-        for name in tables
-    )

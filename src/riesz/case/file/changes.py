@@ -15,11 +15,11 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 from pydantic import Field, model_validator
 
-from riesz.case.data.rows import Columns
+from riesz.case.data.rows import plain_rows
 from riesz.case.file.schema import ProblemTables
 from riesz.case.file.stresses import Histories, history_in
 from riesz.case.file.time_axis import When
-from riesz.case.file.wells import AXES, RATE, WellPoints, step_rates
+from riesz.case.file.wells import WellPoints, step_rates
 from riesz.case.table import Decisions, FileTable, is_finite, parse_table, toml_in
 from riesz.errors import FileFormatError, any_of, nearest
 from riesz.fem.terms.regional import scale
@@ -189,9 +189,10 @@ class Scenario:
                 self.check_meant(change, wells)
                 result = [self.change_entry(one, change, axis) for one in result]
                 continue
-            numbers = np.array([[change.x, change.y, 0.0]], dtype=float)
-            at = Columns(self.path, (*AXES, RATE), numbers, np.array([number]), "[[wells]] entry")
-            result.append(self.change_entry(WellPoints(at, names=[""]), change, axis, new=True))
+            place = np.array([[change.x, change.y]], dtype=float)
+            lines = np.array([number])
+            rows = plain_rows(self.path, place, lines=lines, place="[[wells]] entry", sites=[""])
+            result.append(self.change_entry(WellPoints(rows), change, axis, new=True))
         return tuple(result)
 
     def check_meant(self, change: WellChange, wells: Sequence[WellPoints]) -> None:
@@ -225,20 +226,21 @@ class Scenario:
             return replace(one, multiple=rows)
         if axis is None:
             rates = np.where(meant, change.of(one.rates), one.rates)
-            numbers = np.column_stack([one.columns.points, rates])
-            return replace(one, columns=replace(one.columns, numbers=numbers))
-        known = one.times is not None
+            return replace(one, rows=replace(one.rows, values=rates))
+        known = one.rows.times is not None
         before = step_rates(one, axis) if known else np.tile(one.rates, (axis.num_steps, 1))
         rates = self.mix(axis, before, np.where(meant, change.of(before), before))
-        places, count = one.places, axis.num_steps
-        numbers = np.column_stack([np.tile(places, (count, 1)), rates.ravel()])
-        lines = np.resize(one.columns.lines[:1], len(numbers))
-        return replace(
-            one,
-            columns=replace(one.columns, numbers=numbers, lines=lines),
+        old, places, count = one.rows, one.places, axis.num_steps
+        rows = plain_rows(
+            old.path,
+            np.tile(places, (count, 1)),
+            rates.ravel(),
+            lines=np.resize(old.lines[:1], rates.size),
+            place=old.place,
             times=times_on(axis, np.repeat(axis.times[:-1], len(places))),
-            names=names * count,
+            sites=names * count,
         )
+        return replace(one, rows=rows)
 
 
 def times_on(axis: TimeAxis, numbers: Values) -> Times:

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
+from riesz.case.data.rows import DataRows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.boundary import BoundaryTable
 from riesz.case.file.equation import EquationTable
-from riesz.case.file.measurements import VALUE, MeasurementTable, SensorRows, data_of
+from riesz.case.file.measurements import VALUE, MeasurementTable, data_of
 from riesz.case.file.noise import NoiseTable
 from riesz.case.file.wells import WellPoints, WellTable, read_wells
 from riesz.case.table import Coefficient, FileTable, under
@@ -97,7 +98,7 @@ def pose_experiments(
     path: Path,
     experiments: Sequence[ExperimentTable],
     tables: Sequence[MeasurementTable],
-    rows: Sequence[SensorRows],
+    rows: Sequence[DataRows],
     first: Posed,
     *,
     crs: str | None,
@@ -115,7 +116,7 @@ def pose_experiments(
     return result
 
 
-def as_logarithms(rows: SensorRows) -> SensorRows:
+def as_logarithms(rows: DataRows) -> DataRows:
     """Where the state is the logarithm of what was measured."""
     if not (rows.values > 0).all():
         raise FileFormatError(

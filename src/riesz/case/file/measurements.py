@@ -5,7 +5,7 @@ Each has a kind, what there is of it in the file or in a table of its own, and i
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +13,11 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, model_validator
 
-from riesz.case.data.rows import AXES, plain_rows
+from riesz.case.data.rows import AXES, MEASUREMENTS, DataRows, plain_rows, rows_at_places
 from riesz.case.data.schema import CRS
 from riesz.case.file.noise import NoiseTable, likelihood_of, likelihood_values
 from riesz.case.table import FileTable, NumberOrName, check_keys_of_kind, under
-from riesz.errors import FileFormatError, any_of, error_context
-from riesz.geometry.crs import project
+from riesz.errors import FileFormatError, any_of
 from riesz.io.maps.outlines import read_features
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.layers import read_table
@@ -56,6 +55,7 @@ KEYS = {
 """What each kind takes beside its value, its noise and log."""
 
 Points = Float[np.ndarray, "row 2"]
+Numbers = Float[np.ndarray, "..."]
 
 
 class MeasurementTable(FileTable):
@@ -148,88 +148,80 @@ class MeasurementTable(FileTable):
         return under("noise", self.noise.unknowns()) | {"of": self.of}
 
 
-@dataclass(frozen=True, eq=False)
-class SensorRows:
-    """The rows of one table: values, and numbers or shapes for each."""
-
-    path: Path
-    values: Float[np.ndarray, " row"]
-    numbers: Float[np.ndarray, "row column"]  # x, y and what else the kind has
-    shapes: list[Any]  # polygons or lines, as GeoJSON
-    crs: str | None = None
-
-    @property
-    def points(self) -> Float[np.ndarray, "row _"]:
-        return self.numbers[:, :2]
-
-
 def read_measurements(
-    path: Path, tables: Sequence[MeasurementTable], crs: str | None = None
-) -> tuple[SensorRows, ...]:
-    return tuple(read_rows(path, table, crs) for table in tables)
+    path: Path,
+    tables: Sequence[MeasurementTable],
+    crs: str | None = None,
+    kept: Path | None = None,
+) -> tuple[DataRows, ...]:
+    """The rows of each table; where there is one, from the folder of a run that `kept` them."""
+    if kept is None or not tables:
+        return tuple(read_measurement(path, table, crs) for table in tables)
+    own = kept / MEASUREMENTS
+    result = json.loads(read_bytes(own))
+    if not isinstance(result, list) or len(result) != len(tables):
+        raise FileFormatError(f"{own} does not go with the problem of its run: fit again.")
+    return tuple(
+        sensor_rows(own, one["values"], np.array(one["numbers"], float), shapes=one["shapes"])
+        for one in result
+    )
 
 
-def read_rows(path: Path, table: MeasurementTable, crs: str | None) -> SensorRows:
-    nowhere = np.zeros((1, 0))
+def sensor_rows(path: Path, values: Any, numbers: Numbers, **more: Any) -> DataRows:
+    """Places are the first two columns of the numbers, of averages none."""
+    values = np.array(values, float)
+    numbers = numbers.reshape(len(values), -1)
+    return plain_rows(path, numbers[:, :2], values, beside=numbers[:, 2:], **more)
+
+
+def read_measurement(path: Path, table: MeasurementTable, crs: str | None) -> DataRows:
     if table.map_file is not None:
         return read_averages(path.parent, table, crs)
+    keys = () if table.kind == AVERAGE or table.through is not None else table.columns()
     if table.file is None:
-        value = np.array([table.value], float)
-        if table.kind == AVERAGE or table.through is not None:
-            return SensorRows(path, value, nowhere, [])
-        numbers = np.array([[getattr(table, key) for key in table.columns()]], float)
-        numbers = rows_in_crs(path, table.kind, numbers, table.crs, crs)
-        return SensorRows(path, value, numbers, [], crs or table.crs)
+        given = [[getattr(table, key) for key in keys]]
+        rows = sensor_rows(path, [table.value], np.array(given, float), crs=table.crs)
+        return in_crs(rows, table.kind, crs) if keys else rows
     name = str(table.value or VALUE)
-    result = read_table(path.parent / table.file, layer=table.layer, value=name)
-    names = [getattr(table, key) or key for key in table.columns()]
-    for key, column in zip(table.columns(), names, strict=True):
+    own = read_table(path.parent / table.file, layer=table.layer, value=name)
+    columns = {key: getattr(table, key) or key for key in keys}
+    for key, column in columns.items():
         if isinstance(column, float) and key != ANGLE:
             raise FileFormatError(
                 f"{path}: a measurement names the file {table.file} and {key} = {column:g}: give "
                 "the name of its column."
             )
-    columns = [
-        np.full(result.num_rows, one) if isinstance(one, float) else result.numbers(one)
-        for one in names
+    x, y, *others = columns.values()
+    more = [
+        np.full(own.num_rows, one) if isinstance(one, float) else own.numbers(one) for one in others
     ]
-    own = table.crs or result.crs
-    numbers = rows_in_crs(result.path, table.kind, np.column_stack(columns), own, crs)
-    return SensorRows(result.path, result.numbers(name), numbers, [], crs or own)
+    beside = np.column_stack(more) if more else None
+    rows = rows_at_places(own, (x, y), name, crs=table.crs, beside=beside)
+    return in_crs(rows, table.kind, crs)
 
 
-def rows_in_crs(
-    path: Path,
-    kind: str,
-    numbers: Float[np.ndarray, "row column"],
-    own: str | None,
-    crs: str | None,
-) -> Float[np.ndarray, "row column"]:
-    """With x and y, and of differences those of the other point too, in the problem's crs."""
-    if own is None or crs is None:
-        return numbers
-    pairs = 2 if kind == DIFFERENCE else 1
-    with error_context(path):
-        points = [project(numbers[:, 2 * i : 2 * i + 2], own, crs) for i in range(pairs)]
-    return np.column_stack([*points, numbers[:, 2 * pairs :]])
+def in_crs(rows: DataRows, kind: str, crs: str | None) -> DataRows:
+    """With places and, of differences, those of the other points in the problem's crs."""
+    moved = rows.within(crs)
+    if kind != DIFFERENCE or rows.beside is None:
+        return moved
+    return replace(moved, beside=replace(rows, points=rows.beside).within(crs).points)
 
 
-def read_averages(folder: Path, table: MeasurementTable, crs: str | None) -> SensorRows:
+def read_averages(folder: Path, table: MeasurementTable, crs: str | None) -> DataRows:
     """Averages over the polygons or lines of a layer."""
     kind = "polygon" if table.polygons is not None else "line"
     result = read_features(folder / str(table.map_file), table.layer, kind, into=crs)
-    values = result.table.numbers(str(table.value or VALUE))
-    numbers = np.zeros((len(values), 0))
-    return SensorRows(
-        result.table.path, values, numbers, list(result.shapes), crs or result.table.crs
-    )
+    own, values = result.table, result.table.numbers(str(table.value or VALUE))
+    nowhere = np.zeros((len(values), 0))
+    return sensor_rows(own.path, values, nowhere, shapes=result.shapes, crs=crs or own.crs)
 
 
 def directions(degrees: Float[np.ndarray, " row"]) -> Points:
     return np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)
 
 
-def observable_of(table: MeasurementTable, rows: SensorRows) -> AbstractObservable:
+def observable_of(table: MeasurementTable, rows: DataRows) -> AbstractObservable:
     """What was measured."""
     match table.kind:
         case "average":
@@ -249,7 +241,7 @@ def observable_of(table: MeasurementTable, rows: SensorRows) -> AbstractObservab
     return LogOf(result) if table.log else result
 
 
-def average_of(table: MeasurementTable, rows: SensorRows) -> AbstractObservable:
+def average_of(table: MeasurementTable, rows: DataRows) -> AbstractObservable:
     if table.region is not None:
         return AverageOver([table.region])
     if table.along is not None:
@@ -261,7 +253,7 @@ def average_of(table: MeasurementTable, rows: SensorRows) -> AbstractObservable:
     return AverageAlong([vertices_of(rows, number) for number in range(len(rows.shapes))])
 
 
-def vertices_of(rows: SensorRows, number: int) -> Any:
+def vertices_of(rows: DataRows, number: int) -> Any:
     shape = rows.shapes[number]
     lines = shape["coordinates"] if shape["type"] == "MultiLineString" else [shape["coordinates"]]
     if len(lines) != 1:
@@ -273,39 +265,20 @@ def vertices_of(rows: SensorRows, number: int) -> Any:
 
 
 def data_of(
-    tables: Sequence[MeasurementTable], measured: Sequence[SensorRows]
+    tables: Sequence[MeasurementTable], measured: Sequence[DataRows]
 ) -> tuple[list[Observations], list[AbstractLikelihood]]:
     """All further data sets of a problem, and how each scatters."""
     data, noise = [], []
     for table, rows in zip(tables, measured, strict=True):
-        read = plain_rows(rows.path, rows.points, rows.values)
-        data.append(observations(observable_of(table, rows), likelihood_values(table.noise, read)))
-        noise.append(likelihood_of(table.noise, read))
+        data.append(observations(observable_of(table, rows), likelihood_values(table.noise, rows)))
+        noise.append(likelihood_of(table.noise, rows))
     return data, noise
 
 
-def measurements_content(measured: Sequence[SensorRows]) -> bytes:
+def measurements_content(measured: Sequence[DataRows]) -> bytes:
     """As a run folder keeps them: files may change."""
-    rows = [
-        {"values": one.values.tolist(), "numbers": one.numbers.tolist(), "shapes": one.shapes}
-        for one in measured
-    ]
+    rows = []
+    for one in measured:
+        own = {"values": one.values.tolist(), "numbers": one.numbers.tolist()}
+        rows.append(own | {"shapes": list(one.shapes)})
     return json.dumps(rows).encode()
-
-
-def load_measurements(path: Path, tables: Sequence[MeasurementTable]) -> tuple[SensorRows, ...]:
-    """The same again from a run folder."""
-    if not tables:
-        return ()
-    result = json.loads(read_bytes(path))
-    if not isinstance(result, list) or len(result) != len(tables):
-        raise FileFormatError(f"{path} does not go with the problem of its run: fit again.")
-    return tuple(
-        SensorRows(
-            path,
-            np.array(one["values"], float),
-            np.array(one["numbers"], float).reshape(len(one["values"]), -1),
-            one["shapes"],
-        )
-        for one in result
-    )

@@ -16,34 +16,46 @@ from jaxtyping import Bool
 
 from riesz.case.data.covariates import LOCAL
 from riesz.case.data.read import prepare_data
-from riesz.case.data.rows import DataRows, check_inside_mesh, drop_outside, read_data_rows
+from riesz.case.data.rows import (
+    MEASUREMENTS,
+    REGIONS,
+    RIVERS,
+    SERIES,
+    TABLE,
+    WELLS,
+    DataRows,
+    check_inside_mesh,
+    data_rows_content,
+    drop_outside,
+    read_data_rows,
+)
 from riesz.case.file.boundary import (
     Region,
     boundary_exchange,
     idle_notes,
-    load_regions,
     prescribed_at,
     read_regions,
+    regions_content,
     with_regions,
     with_stretches,
 )
 from riesz.case.file.changes import Scenario
 from riesz.case.file.domain import check_num_cells, coarse_mesh, num_levels_of, outline_of
 from riesz.case.file.experiments import Posed, pose_experiments
-from riesz.case.file.measurements import SensorRows, data_of, load_measurements, read_measurements
+from riesz.case.file.measurements import data_of, measurements_content, read_measurements
 from riesz.case.file.noise import likelihood_values, with_effects
 from riesz.case.file.rivers import (
     River,
     RiverLines,
-    load_rivers,
     read_rivers,
     river_exchange,
     river_on,
+    rivers_content,
 )
 from riesz.case.file.schema import ProblemTables
-from riesz.case.file.stresses import Histories, load_series, read_series, series_on
+from riesz.case.file.stresses import Histories, read_series, series_content, series_on
 from riesz.case.file.time_axis import check_times, time_notes
-from riesz.case.file.wells import WellPoints, load_wells, read_wells, well_sources
+from riesz.case.file.wells import WellPoints, read_wells, well_sources, wells_content
 from riesz.case.options import CalibrationOptions, FitOptions, takes
 from riesz.case.table import Decisions, parse_table, toml_in
 from riesz.engines.base import AbstractEngine
@@ -71,16 +83,6 @@ CHECKS, FITTING = "riesz.case.check", "riesz.case.run.fit"
 when it is called."""
 
 
-class Stored(NamedTuple):
-    """Where a run keeps what came from files; of what there is none, there is no file."""
-
-    wells: Path
-    rivers: Path
-    regions: Path
-    measurements: Path
-    series: Path
-
-
 @dataclass(frozen=True, eq=False)
 class Case:
     """A problem file that was understood: what it says, and the problem that it describes."""
@@ -93,7 +95,7 @@ class Case:
     wells: tuple[WellPoints, ...]
     rivers: tuple[River, ...]
     regions: tuple[Region, ...]  # of map layers; a mesh may have some of its own
-    measurements: tuple[SensorRows, ...]  # beside the observations, and of further experiments
+    measurements: tuple[DataRows, ...]  # beside the observations, and of further experiments
     series: Histories  # what changes in time, by name
     problem: InverseProblem
     notes: tuple[Note, ...]  # what was warned of
@@ -184,21 +186,20 @@ def read_case(
     path: Path,
     *,
     coarse: Mesh | None = None,
-    table: Path | None = None,
-    kept: Stored | None = None,
+    kept: Path | None = None,
     decided: Decisions = MappingProxyType({}),
     scenario: Scenario | None = None,
 ) -> Case:
-    """A case from a problem file or from a run folder, which passes its own mesh and tables.
+    """A case from a problem file or from a run folder, which passes its own mesh.
 
-    The table of observations and, as `kept`, what maps and further tables hold stand in place of
-    what the file names, `decided` in place of what it says. A `scenario` changes it.
+    What a folder has `kept` of tables and maps stands in place of the files that are named,
+    `decided` in place of what the problem file says. A `scenario` changes it.
     """
     content = read_bytes(path)
     tables = tables_in(path, content, decided) if scenario is None else scenario.tables
     names = tables.observations
     file = outline_of(path, tables.domain) if coarse is None else None
-    if table is None:
+    if kept is None:
         # The least noise of a site, where it comes from the scatter of its readings.
         floor = tables.noise.sd if names.sd_from_scatter else None
         crs = tables.crs or (None if file is None else file.crs)
@@ -208,14 +209,14 @@ def read_case(
         tables, decided = with_crs(tables, decided, named)
         prepared = prepared.within(tables.crs)
     else:  # a run's own, in the problem's coordinates
-        prepared = read_data_rows(table, names)
+        prepared = read_data_rows(kept / TABLE, names)
     file = None if file is None else outline_of(path, tables.domain, tables.crs)
     result = read_map_inputs(path, tables, kept)
     notes: list[Note] = []
     if coarse is None:
         if tables.crs is None:
-            named = [one.crs for one in (*result.wells, *result.rivers, *result.regions)]
-            named += [one.crs for one in result.measurements]
+            named = [one.rows.crs for one in result.wells]
+            named += [one.crs for one in (*result.rivers, *result.regions, *result.measurements)]
             tables, decided = with_crs(tables, decided, named)
             result = read_map_inputs(path, tables, kept)
         notes = crs_missing(path, tables, file)
@@ -225,7 +226,7 @@ def read_case(
         tables, result = apply_scenario(scenario, result)
     prepared = drop_outside(prepared, coarse, names)
     for one in result.wells:
-        check_inside_mesh(one.columns, coarse)
+        check_inside_mesh(one.rows, coarse)
     domain = refine_domain(path, tables, coarse, result.regions)
     mesh = finest(domain)
     beds = zip(result.rivers, tables.rivers, strict=True)
@@ -264,7 +265,7 @@ class MapInputs(NamedTuple):
     wells: tuple[WellPoints, ...]
     rivers: tuple[RiverLines, ...]
     regions: tuple[Region, ...]
-    measurements: tuple[SensorRows, ...]
+    measurements: tuple[DataRows, ...]
     series: Histories
 
 
@@ -276,24 +277,32 @@ def apply_scenario(scenario: Scenario, inputs: MapInputs) -> tuple[ProblemTables
     return scenario.change_tables(axis), inputs._replace(wells=wells, series=series)
 
 
-def read_map_inputs(path: Path, tables: ProblemTables, kept: Stored | None) -> MapInputs:
+def read_map_inputs(path: Path, tables: ProblemTables, kept: Path | None) -> MapInputs:
     """From the files that are named, or from a run's own."""
-    if kept is not None:
-        return MapInputs(
-            load_wells(path, kept.wells, tables.wells, tables.crs),
-            load_rivers(kept.rivers, tables.rivers),
-            load_regions(kept.regions, tables.regions),
-            load_measurements(kept.measurements, tables.further_measurements()),
-            load_series(kept.series, tables.series),
-        )
-    folder = path.parent
+    folder, crs = path.parent, tables.crs
     return MapInputs(
-        read_wells(path, tables.wells, tables.crs),
-        read_rivers(folder, tables.rivers, tables.crs),
-        read_regions(folder, tables.regions, tables.crs),
-        read_measurements(path, tables.further_measurements(), tables.crs),
-        read_series(folder, tables.series),
+        read_wells(path, tables.wells, crs, kept),
+        read_rivers(folder, tables.rivers, crs, kept),
+        read_regions(folder, tables.regions, crs, kept),
+        read_measurements(path, tables.further_measurements(), crs, kept),
+        read_series(folder, tables.series, kept),
     )
+
+
+def inputs_content(case: Case) -> dict[str, bytes]:
+    """The files of what was read, from which a run folder reads it again: others may change."""
+    files = {TABLE: data_rows_content(case.prepared)}
+    if any(one.file is not None for one in case.tables.wells):
+        files[WELLS] = wells_content(case.wells, case.tables.wells)
+    if case.rivers:
+        files[RIVERS] = rivers_content(case.rivers)
+    if case.regions:
+        files[REGIONS] = regions_content(case.regions, case.coarse)
+    if case.measurements:
+        files[MEASUREMENTS] = measurements_content(case.measurements)
+    if case.series:
+        files[SERIES] = series_content(case.series)
+    return files
 
 
 def build_problem(
@@ -310,7 +319,7 @@ def build_problem(
     time = None if tables.time is None else tables.time.axis()
     when = None
     if time is not None and prepared.times is not None:
-        when = check_times(prepared.times, time, prepared.path, prepared.columns.at)
+        when = check_times(prepared.times, time, prepared.path, prepared.at)
     values = likelihood_values(tables.noise, prepared)
     observed = observations(prepared.points, values, times=when)
     count, further = len(tables.measurements), tables.further_measurements()

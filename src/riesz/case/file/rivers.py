@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, model_validator
 
+from riesz.case.data.rows import RIVERS
 from riesz.case.table import FileTable, NumberOrName, parse_table
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.fem.terms.coefficient import per_cell
@@ -85,10 +86,19 @@ class River:
 
 
 def read_rivers(
-    folder: Path, tables: Sequence[RiverTable], crs: str | None = None
+    folder: Path,
+    tables: Sequence[RiverTable],
+    crs: str | None = None,
+    kept: Path | None = None,
 ) -> tuple[RiverLines, ...]:
-    """The lines of all rivers, wherever they lie."""
-    return tuple(lines_of_river(folder / table.file, table, crs) for table in tables)
+    """The lines of all rivers, wherever they lie; or those that a run `kept`, in its folder."""
+    if kept is None or not tables:
+        return tuple(lines_of_river(folder / table.file, table, crs) for table in tables)
+    own = read_csv(kept / RIVERS)
+    entry, *rest = (own.numbers(name) for name in KEPT)
+    numbers = np.column_stack(rest)
+    each = [numbers[entry == number] for number in range(len(tables))]
+    return tuple(RiverLines(own.path, rows[:, :2], rows[:, 2:4], rows[:, 4]) for rows in each)
 
 
 def lines_of_river(path: Path, table: RiverTable, crs: str | None = None) -> RiverLines:
@@ -193,14 +203,3 @@ def rivers_content(rivers: Sequence[River]) -> bytes:
         own = np.column_stack([lines.starts, lines.ends, lines.stages])
         rows += [[number, *row] for row in own.tolist()]
     return csv_content(KEPT, rows)
-
-
-def load_rivers(path: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines, ...]:
-    """The same again from a run folder."""
-    if not tables:
-        return ()
-    table = read_csv(path)
-    entry, *rest = (table.numbers(name) for name in KEPT)
-    numbers = np.column_stack(rest)
-    each = [numbers[entry == number] for number in range(len(tables))]
-    return tuple(RiverLines(path, rows[:, :2], rows[:, 2:4], rows[:, 4]) for rows in each)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from riesz.case.data.rows import SERIES
 from riesz.case.table import FileTable
 from riesz.errors import FileFormatError
 from riesz.fem.terms.series import HELD, Series, mean_shares, series
@@ -79,11 +80,19 @@ class SeriesTable(FileTable):
 Histories = Mapping[str, History]
 
 
-def read_series(folder: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
+def read_series(
+    folder: Path, tables: Mapping[str, SeriesTable], kept: Path | None = None
+) -> dict[str, History]:
+    """All series; or those that a run `kept`, in its folder."""
+    own = None if kept is None or not tables else read_csv(kept / SERIES)
     result = {}
     for name, one in tables.items():
-        rows = read_table(folder / one.file, layer=one.layer, value=one.value)
-        result[name] = history_in(rows, name, one.date, one.value)
+        if own is None:
+            rows = read_table(folder / one.file, layer=one.layer, value=one.value)
+            result[name] = history_in(rows, name, one.date, one.value)
+        else:
+            rows = own.select(np.array(own.words(NAME)) == name)
+            result[name] = history_in(rows, name, TIME, VALUE)
     return result
 
 
@@ -99,15 +108,6 @@ def series_content(histories: Histories) -> bytes:
         for row in zip(one.times.format(), one.values.tolist(), strict=True)
     )
     return csv_content((NAME, TIME, VALUE), rows)
-
-
-def load_series(path: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
-    """The same again from a run folder."""
-    if not tables:
-        return {}
-    table = read_csv(path)
-    names = np.array(table.words(NAME))
-    return {name: history_in(table.select(names == name), name, TIME, VALUE) for name in tables}
 
 
 def series_on(

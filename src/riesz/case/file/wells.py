@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import model_validator
 
-from riesz.case.data.rows import Columns, numeric_columns
+from riesz.case.data.oddities import place_numbers
+from riesz.case.data.rows import AXES, WELLS, DataRows, plain_rows, rows_at_places
 from riesz.case.data.schema import CRS
 from riesz.case.file.stresses import History
 from riesz.case.table import FileTable, NumberOrName, parse_table
@@ -16,10 +17,9 @@ from riesz.fem.terms.series import series
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.store.files import csv_content
-from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import TextTable, read_csv, read_table
 
-AXES, RATE, TIME, NAME = ("x", "y"), "rate", "time", "name"
+RATE, TIME, NAME = "rate", "time", "name"
 """Keys of a well, and the columns that they name unless told otherwise."""
 
 ENTRY = "entry"
@@ -77,11 +77,6 @@ class WellTable(FileTable):
             )
         return self
 
-    def columns(self) -> tuple[str, str, str]:
-        """Of the coordinates and the rate, in the file."""
-        x, y, rate = (str(getattr(self, key) or key) for key in (*AXES, RATE))
-        return x, y, rate
-
     def unknown(self) -> str | None:
         """The unknown that is the rate of a point, if it is one."""
         return self.rate if self.file is None and isinstance(self.rate, str) else None
@@ -91,29 +86,27 @@ class WellTable(FileTable):
 class WellPoints:
     """The wells of one entry."""
 
-    columns: Columns  # x, y and, where it is known, the rate
-    unknown: str | None = None  # the name of the rate, where it is not
-    crs: str | None = None  # as it was told, or of a map layer
-    times: Times | None = None  # from which on the rate of a row holds
-    names: list[str] | None = None  # of rows, where they have some
+    rows: DataRows  # values are rates, which hold from the times on; sites are names
+    unknown: str | None = None  # the name of the rate, where it is not known
     multiple: Float[np.ndarray, " step"] | None = None  # of an unknown rate, under a scenario
     share: str | None = None  # the unknown that rates in time are multiplied by
 
     @property
     def places(self) -> Float[np.ndarray, "well 2"]:
         """Where the wells are, each once where its rows have times."""
-        points = self.columns.points
-        return points if self.times is None else np.unique(points, axis=0)
+        points = self.rows.points
+        return points if self.rows.times is None else np.unique(points, axis=0)
 
     @property
     def place_names(self) -> list[str]:
         """Of the places; empty where they have none."""
-        if self.names is None:
+        rows = self.rows
+        if rows.sites is None:
             return [""] * self.count
-        if self.times is None:
-            return self.names
-        first = np.unique(self.columns.points, axis=0, return_index=True)[1]
-        return [self.names[row] for row in first]
+        if rows.times is None:
+            return rows.sites
+        first = np.unique(rows.points, axis=0, return_index=True)[1]
+        return [rows.sites[row] for row in first]
 
     @property
     def count(self) -> int:
@@ -126,46 +119,66 @@ class WellPoints:
 
     def histories(self) -> list[tuple[Rows, Float[np.ndarray, " row"]]]:
         """The rows of each well in the order of time, and its rates."""
-        every = self.columns.numbers[:, 2]
-        if self.times is None:
+        every, times = self.rows.values, self.rows.times
+        if times is None:
             return [(np.array([row]), every[row : row + 1]) for row in range(len(every))]
-        place = np.unique(self.columns.points, axis=0, return_inverse=True)[1].reshape(-1)
-        order = np.lexsort((self.times.numbers, place))
+        place = place_numbers(self.rows.points)
+        order = np.lexsort((times.numbers, place))
         groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
         return [(rows, every[rows]) for rows in groups]
 
 
 def read_wells(
-    path: Path, tables: Sequence[WellTable], crs: str | None = None
+    path: Path, tables: Sequence[WellTable], crs: str | None = None, kept: Path | None = None
 ) -> tuple[WellPoints, ...]:
-    """The wells of a problem file, each entry's own."""
-    return tuple(
-        well_of(path, number, table, crs)
-        if table.file is None
-        else wells_in(path.parent, table, crs)
-        for number, table in enumerate(tables)
-    )
+    """The wells of a problem file, each entry's own; those of files from the folder of a run that
+    `kept` them, where there is one."""
+    from_files = any(table.file is not None for table in tables)
+    own = None if kept is None or not from_files else read_csv(kept / WELLS)
+    entries = None if own is None else own.numbers(ENTRY)
+    result = []
+    for number, table in enumerate(tables):
+        if table.file is None:
+            result.append(well_of(path, number, table, crs))
+        elif own is None or entries is None:
+            result.append(wells_in(path.parent, table, crs))
+        else:
+            named = {"date": table.date and TIME, "name": table.name and NAME}
+            columns = dict.fromkeys((*AXES, RATE)) | named
+            result.append(
+                well_points(own.select(entries == number), table.model_copy(update=columns))
+            )
+    return tuple(result)
 
 
 def well_of(path: Path, number: int, table: WellTable, crs: str | None) -> WellPoints:
     """The one well of an entry that is a point."""
     unknown = table.unknown()
-    keys = AXES if unknown else (*AXES, RATE)
-    numbers = np.array([[getattr(table, key) for key in keys]], dtype=float)
-    columns = Columns(path, keys, numbers, np.array([number + 1]), "[[wells]] entry")
-    names = None if table.name is None else [table.name]
-    return WellPoints(columns.within(table.crs, crs), unknown, crs or table.crs, names=names)
+    rows = plain_rows(
+        path,
+        np.array([[table.x, table.y]], dtype=float),
+        np.array([0.0 if unknown else table.rate], dtype=float),
+        lines=np.array([number + 1]),
+        place="[[wells]] entry",
+        crs=table.crs,
+        sites=None if table.name is None else [table.name],
+    )
+    return WellPoints(rows.within(crs), unknown)
 
 
 def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoints:
     """The wells of an entry that names a file."""
-    names = table.columns()
-    result = read_table(folder / str(table.file), layer=table.layer, value=names[-1])
-    own = table.crs or result.crs
-    times = None if table.date is None else result.times(table.date)
-    called = None if table.name is None else result.words(table.name)
-    columns = numeric_columns(result, names).within(own, crs)
-    return WellPoints(columns, crs=crs or own, times=times, names=called, share=table.share)
+    file = folder / str(table.file)
+    own = read_table(file, layer=table.layer, value=str(table.rate or RATE))
+    return well_points(own, table, table.crs, crs)
+
+
+def well_points(
+    own: TextTable, table: WellTable, named: str | None = None, crs: str | None = None
+) -> WellPoints:
+    x, y, rate = (str(getattr(table, key) or key) for key in (*AXES, RATE))
+    rows = rows_at_places(own, (x, y), rate, crs=named, date=table.date, site=table.name)
+    return WellPoints(rows.within(crs), share=table.share)
 
 
 def wells(
@@ -185,14 +198,14 @@ def wells(
 def well_sources(wells: Sequence[WellPoints], axis: TimeAxis | None = None) -> WeakForm:
     """What all wells put in: those of known rates together, those in time, and then each of an
     unknown rate."""
-    known = [one for one in wells if one.unknown is None and one.times is None]
+    known = [one for one in wells if one.unknown is None and one.rows.times is None]
     form = WeakForm()
     for one in wells:
-        if one.times is not None and axis is not None:
+        if one.rows.times is not None and axis is not None:
             rates = series(axis.times[:-1], step_rates(one, axis), factor=one.share)
             form = form + point_source(one.places, rates)
     if known:
-        places = np.concatenate([one.columns.points for one in known])
+        places = np.concatenate([one.rows.points for one in known])
         form = form + point_source(places, np.concatenate([one.rates for one in known]))
     for one in wells:
         if one.unknown is not None:
@@ -201,26 +214,27 @@ def well_sources(wells: Sequence[WellPoints], axis: TimeAxis | None = None) -> W
 
 
 def unknown_source(well: WellPoints, axis: TimeAxis | None) -> WeakForm:
-    form, multiple = point_source(well.columns.points, well.unknown), well.multiple
+    points, multiple = well.rows.points, well.multiple
+    form = point_source(points, well.unknown)
     if multiple is None:
         return form
     if axis is None:
         (source,) = form.point_sources
         return WeakForm(point_sources=(replace(source, sign=float(multiple[0])),))
     rates = series(axis.times[:-1], multiple[:, None], factor=well.unknown)
-    return point_source(well.columns.points, rates)
+    return point_source(points, rates)
 
 
 def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step well"]:
     """The mean rate of each well in each step, so that volumes are right wherever rates change."""
-    columns, times = wells.columns, wells.times
+    every, times = wells.rows, wells.rows.times
     assert times is not None
     result = []
     for rows, rates in wells.histories():
-        x, y = columns.points[rows[0]]
+        x, y = every.points[rows[0]]
 
         def at(row: int, rows: Rows = rows) -> str:
-            return columns.at(int(rows[row]))
+            return every.at(int(rows[row]))
 
         what = f"the rate of the well at ({x:.10g}, {y:.10g})"
         result.append(History(what, rates, times.rows(rows), at).means(axis))
@@ -232,32 +246,9 @@ def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> b
     lines = []
     for number, (one, table) in enumerate(zip(wells, tables, strict=True)):
         if table.file is not None:
-            rows = one.columns.numbers.tolist()
-            times = [""] * len(rows) if one.times is None else one.times.format()
-            names = one.names or [""] * len(rows)
-            whole = zip(rows, times, names, strict=True)
-            lines += [[number, *row, time, name] for row, time, name in whole]
+            rows = one.rows
+            nothing = [""] * rows.num_rows
+            times = nothing if rows.times is None else rows.times.format()
+            columns = (*rows.points.T.tolist(), rows.values.tolist(), times, rows.sites or nothing)
+            lines += [[number, *row] for row in zip(*columns, strict=True)]
     return csv_content((ENTRY, *AXES, RATE, TIME, NAME), lines)
-
-
-def load_wells(
-    path: Path, kept: Path, tables: Sequence[WellTable], crs: str | None
-) -> tuple[WellPoints, ...]:
-    """The same again from a run folder."""
-    if all(table.file is None for table in tables):
-        return read_wells(path, tables, crs)
-    table = read_csv(kept)
-    entries = table.numbers(ENTRY)
-    return tuple(
-        well_of(path, number, one, crs)
-        if one.file is None
-        else load_well(table.select(entries == number), one)
-        for number, one in enumerate(tables)
-    )
-
-
-def load_well(table: TextTable, own: WellTable) -> WellPoints:
-    times = None if own.date is None else table.times(TIME)
-    names = None if own.name is None else table.words(NAME)
-    columns = numeric_columns(table, (*AXES, RATE))
-    return WellPoints(columns, times=times, names=names, share=own.share)

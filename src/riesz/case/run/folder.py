@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from riesz.case.data.rows import DataRows, read_data_rows
+from riesz.case.data.rows import TABLE, DataRows, read_data_rows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.options import NextOptions, PredictOptions, ReportOptions, takes
 from riesz.case.run.misfit import MISFIT, read_misfit
@@ -38,11 +38,7 @@ CHECKPOINT = "checkpoint"
 RUN = "run"
 
 PROBLEM = "problem.toml"
-TABLE = "observations.csv"
 MESH = "mesh.npz"
-WELLS, RIVERS, REGIONS = "wells.csv", "rivers.csv", "regions.geojson"
-MEASUREMENTS, SERIES = "measurements.json", "series.csv"
-"""Of those that came from files; runs without any have no such files."""
 
 REQUIRED_FILES = (PROBLEM, TABLE, MESH)
 POSTERIOR = "posterior"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from riesz.case.data.rows import Columns, check_inside_mesh, inside_of, numeric_columns
+from riesz.case.data.rows import check_inside_mesh, inside_of, plain_rows, rows_at_places
 from riesz.case.options import PredictOptions
 from riesz.case.run.design import check_given, design_at, holds_for
 from riesz.case.run.folder import PROBLEM_OF_RUN, Run
@@ -370,13 +370,13 @@ def with_rows(request: PredictionRequest, run: Run, mesh: Mesh) -> PredictionReq
     axes, sites = (names.x, names.y), run.prepared.sites
     if sites is not None and names.site in table.header and not set(axes) <= set(table.header):
         numbers = places_of_sites(table, str(names.site), sites, run.prepared.points)
-        columns = Columns(table.path, axes, numbers, table.lines, table.place)
+        rows = plain_rows(table.path, numbers, lines=table.lines, place=table.place, axes=axes)
     else:
-        columns = numeric_columns(table, axes).within(table.crs or names.crs, run.crs)
-    inside = inside_of(mesh, columns.points)
+        rows = rows_at_places(table, axes, crs=table.crs or names.crs).within(run.crs)
+    inside = inside_of(mesh, rows.points)
     if not inside.any():
-        check_inside_mesh(columns, mesh)
-    return replace(request, rows=PlaceRows(table, inside, columns.points[inside]))
+        check_inside_mesh(rows, mesh)
+    return replace(request, rows=PlaceRows(table, inside, rows.points[inside]))
 
 
 def places_of_sites(
@@ -398,9 +398,8 @@ def places_at(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:
         return request.rows.points
     if isinstance(request.points, np.ndarray):
         axes, places = (run.observations.x, run.observations.y), request.points
-        columns = Columns(Path("points"), axes, places, np.arange(len(places)), "row")
-        check_inside_mesh(columns, mesh)
-        return columns.points
+        check_inside_mesh(plain_rows(Path("points"), places, place="row", axes=axes), mesh)
+        return places
     if request.grid is None:
         if request.cell is not None and request.cell > 0:
             # A cell that is far too small is told before there is an array of all of them.

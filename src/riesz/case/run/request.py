@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from riesz.case.data.oddities import format_rows
+from riesz.case.data.rows import MEASUREMENTS, RIVERS, SERIES, WELLS
 from riesz.case.options import PredictOptions
-from riesz.case.run.folder import DRAWS, MEASUREMENTS, REQUIRED_FILES, RIVERS, SERIES, WELLS
+from riesz.case.run.folder import DRAWS, REQUIRED_FILES
 from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules

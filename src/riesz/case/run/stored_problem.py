@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.file.changes import Scenario, read_scenario
-from riesz.case.file.problem import Case, Stored, read_case
+from riesz.case.file.problem import Case, read_case
 from riesz.case.run import folder as layout
 from riesz.case.run.folder import Run
 from riesz.diagnose.facts import fit_facts
@@ -45,14 +45,7 @@ def case_in(run: Run, scenario: Scenario | None = None) -> Case:
     return read_case(
         folder / layout.PROBLEM,
         coarse=read_npz(folder / layout.MESH),
-        table=folder / layout.TABLE,
-        kept=Stored(
-            wells=folder / layout.WELLS,
-            rivers=folder / layout.RIVERS,
-            regions=folder / layout.REGIONS,
-            measurements=folder / layout.MEASUREMENTS,
-            series=folder / layout.SERIES,
-        ),
+        kept=folder,
         decided=run.decided,
         scenario=scenario,
     )

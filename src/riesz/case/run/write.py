@@ -14,13 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from riesz.case.data.rows import data_rows_content
-from riesz.case.file.boundary import regions_content
-from riesz.case.file.measurements import measurements_content
-from riesz.case.file.problem import Case
-from riesz.case.file.rivers import rivers_content
-from riesz.case.file.stresses import series_content
-from riesz.case.file.wells import wells_content
+from riesz.case.file.problem import Case, inputs_content
 from riesz.case.options import FitOptions
 from riesz.case.run import folder as layout
 from riesz.case.run.folder import (
@@ -206,17 +200,8 @@ def write_run(
     try:
         partial.mkdir(parents=True)
         write_bytes(partial / layout.PROBLEM, case.content)
-        write_bytes(partial / layout.TABLE, data_rows_content(case.prepared))
-        if any(well.file is not None for well in case.tables.wells):
-            write_bytes(partial / layout.WELLS, wells_content(case.wells, case.tables.wells))
-        if case.rivers:
-            write_bytes(partial / layout.RIVERS, rivers_content(case.rivers))
-        if case.regions:
-            write_bytes(partial / layout.REGIONS, regions_content(case.regions, case.coarse))
-        if case.measurements:
-            write_bytes(partial / layout.MEASUREMENTS, measurements_content(case.measurements))
-        if case.series:
-            write_bytes(partial / layout.SERIES, series_content(case.series))
+        for name, content in inputs_content(case).items():
+            write_bytes(partial / name, content)
         write_npz(partial / layout.MESH, case.coarse, {}, {})
         save_posterior(partial / layout.POSTERIOR, posterior, overwrite=True)
         text = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
