@@ -213,8 +213,8 @@ WARNINGS: dict[str, Wording] = {
     "too_few_draws": "there are too few draws to say whether the chains agree: take more.",
     "r_hat": "the chains do not agree yet: r_hat is {value:.3f} for {unknown}, above {limit}; take more warm-up and draws.",
     "chains_apart": "the chains do not agree yet: r_hat is {value:.3f} for {unknown}, above {limit}; they lie in different places: the posterior may have more than one peak, and these draws do not tell their weights; look at the chains one by one.",
-    "effective_draws": "the draws of {unknown} are worth {value:.0f} independent ones, fewer than {limit}: means are good to {error:.0%} of a standard deviation; take more.",
-    "tail_draws": "in the tails the draws of {unknown} are worth {value:.0f} independent ones, fewer than {limit}: its mean is good, the ends of its intervals are rough; take more.",
+    "effective_draws": "the draws of {unknown} are worth {value:.0f} independent ones, fewer than {limit:g}: means are good to {error:.0%} of a standard deviation; take more.",
+    "tail_draws": "in the tails the draws of {unknown} are worth {value:.0f} independent ones, fewer than {limit:g}: its mean is good, the ends of its intervals are rough; take more.",
     "modes": modes,
     # Work that was cut short.
     "time_in_chains": "the time was over after {num_draws} draws of each of {num_chains} chains.",

@@ -25,7 +25,7 @@ R_HAT = Limits(1.01, 1.05)
 """Agreement of chains: above the first they have not converged (Vehtari et al. 2021), above the
 second they have not found the posterior."""
 
-EFFECTIVE_DRAWS = Limits(400, 100)
+EFFECTIVE_DRAWS = Limits(400.0, 100.0)
 """Independent draws: enough for intervals, and below which means and quantiles are rough."""
 
 MANY_DRAWS = 1000
