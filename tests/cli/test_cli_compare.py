@@ -10,20 +10,16 @@ from tests.tiny_run import tiny_run
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.run.folder import Run
-from riesz.comparison.held_out import HeldOut, Scores
 from riesz.comparison.results import Comparison, Model
+from riesz.diagnose.held_out import HeldOut
 from riesz.io.store.results import read_results
-
-
-def scored(log_density):
-    return Scores(log_density, 0.1 - 0.01 * log_density, np.full(9, 0.2), np.ones(9))
 
 
 def made_up(name, engine, level):
     log_density = level + 0.1 * np.random.default_rng(len(name)).normal(size=9)
-    kept = HeldOut(log_density, np.zeros((2, 9)), np.zeros(3), ("weights",) * 3)
-    scores = scored(log_density)
-    return Model(name, engine, scores, scores, (kept, kept), 2.5 if engine else None)
+    draws = 0.02 * log_density + np.array([[-0.1], [0.1]])
+    kept = HeldOut(np.zeros(9), log_density, draws, np.zeros(3), ("weights",) * 3)
+    return Model(name, engine, kept, kept, 2.5 if engine else None)
 
 
 @pytest.fixture

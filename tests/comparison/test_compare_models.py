@@ -12,13 +12,15 @@ from tests.linear_gaussian import NOISE, exact_posterior, linear_problem, respon
 
 import riesz as rz
 from riesz.comparison.blocks import spatial_blocks
-from riesz.comparison.by_draws import draw_logs, elpd_by_draws, without
 from riesz.comparison.compare import compare
+from riesz.comparison.refit import without
 from riesz.comparison.results import BLOCKS, KRIGING, ONE, PLANE
+from riesz.diagnose.held_out import draw_mixture, predictive_densities
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 
 NUM_BLOCKS = 4
+OBSERVED = np.zeros(12)  # log-densities do not ask for it
 
 
 @lru_cache
@@ -57,13 +59,15 @@ def ways(found):
 
 def test_closed_forms_are_those_of_exact_fits_without_each_observation_and_each_block(found):
     for how, block in ways(found):
-        scores = found.model("closed").scores(how)
-        np.testing.assert_allclose(scores.log_density, left_out_exactly(NOISE, block), rtol=1e-6)
-    assert set(found.model("closed").found[1].how) == {"closed form"}
+        held_out = found.model("closed").record(how)
+        np.testing.assert_allclose(
+            held_out.log_densities, left_out_exactly(NOISE, block), rtol=1e-6
+        )
+    assert set(found.model("closed").by_blocks.how) == {"closed form"}
 
 
 def test_differences_are_paired(found):
-    ours, theirs = (found.model(name).alone.log_density for name in ("closed", KRIGING))
+    ours, theirs = (found.model(name).alone.log_densities for name in ("closed", KRIGING))
     apart = found.difference("closed", KRIGING, how=ONE)
     assert apart.mean == pytest.approx(np.mean(ours - theirs))
     assert apart.error == pytest.approx(stats.sem(ours - theirs))
@@ -102,8 +106,8 @@ def test_blocks_of_one_are_left_out_as_single_observations_are_in_any_order():
     found = compare(integrated(), blocks=order, refit=False)
     for name in (KRIGING, PLANE):
         model = found.model(name)
-        np.testing.assert_allclose(model.by_blocks.log_density, model.alone.log_density)
-        np.testing.assert_allclose(model.found[1].k_hat[order], model.found[0].k_hat)
+        np.testing.assert_allclose(model.by_blocks.log_densities, model.alone.log_densities)
+        np.testing.assert_allclose(model.by_blocks.k_hat[order], model.alone.k_hat)
 
 
 def test_a_model_ties_with_itself():
@@ -120,9 +124,9 @@ def test_a_fit_without_a_block_is_by_the_engine_of_the_posterior():
     block = np.repeat([0, 1], [9, 3])
     found = compare({"fitted": fitted}, blocks=block, refit=True)
     model = found.model("fitted")
-    assert model.found[1].how[0] == "refit"
+    assert model.by_blocks.how[0] == "refit"
     exact = left_out_exactly(NOISE, block)
-    np.testing.assert_allclose(model.by_blocks.log_density[:9], exact[:9], atol=0.2)
+    np.testing.assert_allclose(model.by_blocks.log_densities[:9], exact[:9], atol=0.2)
     matrix, offset = response()
     covariance = matrix @ matrix.T + NOISE**2 * np.eye(12)
     misfit = np.asarray(linear_problem().observed) - offset
@@ -132,15 +136,15 @@ def test_a_fit_without_a_block_is_by_the_engine_of_the_posterior():
 
 @pytest.fixture(scope="module")
 def drawn():
-    return draw_logs(exact_posterior(), 2000, 0)
+    return draw_mixture(exact_posterior(), 2000, 0)
 
 
 def test_weights_of_draws_leave_blocks_out_as_exact_posteriors_do(drawn):
     block = spatial_blocks(np.asarray(linear_problem().observations.points), 6)
     groups = [np.flatnonzero(block == one) for one in range(6)]
-    found = elpd_by_draws(drawn, groups, 0)
+    found = predictive_densities(drawn, OBSERVED, groups, 0)
     exact = left_out_exactly(NOISE, block)
-    reliable = ~found.doubtful[block]
+    reliable = ~found.unreliable[block]
     assert reliable.sum() >= 6
     np.testing.assert_allclose(found.log_densities[reliable], exact[reliable], atol=0.15)
 
@@ -159,9 +163,10 @@ def test_a_block_that_weights_cannot_leave_out_is_fitted_without(drawn):
         rng = np.random.default_rng(0)
         draws = rng.multivariate_normal(mean, np.linalg.inv(precision), 2000)
         family = EmpiricalDraws(jnp.asarray(draws)[None])
-        return dataclasses.replace(exact_posterior(), distribution=family)
+        without_group = dataclasses.replace(exact_posterior(), distribution=family)
+        return draw_mixture(without_group, 2000, 0)
 
-    found = elpd_by_draws(drawn, groups, 0, again, num_draws=2000)
+    found = predictive_densities(drawn, OBSERVED, groups, 0, again)
     assert asked[0] == 0
     assert found.how[0] == "refit"
     exact = left_out_exactly(NOISE, np.where(left, 0, 1))

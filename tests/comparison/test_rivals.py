@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from riesz.comparison.blocks import spatial_blocks
-from riesz.comparison.held_out import HeldOut, score
 from riesz.comparison.results import pair_difference
 from riesz.comparison.rivals import likely_values, rival_models
+from riesz.diagnose.held_out import HeldOut
 from riesz.engines.conditional.spread import Spread, sample_hyperparameters
 
 RNG = np.random.default_rng(7)
@@ -94,14 +94,15 @@ def test_scores_are_those_of_the_normal_distribution():
     count = 4000
     draws = stats.norm.ppf((np.arange(count) + 0.5) / count)[:, None] * [1.0, 2.0]
     observed = np.array([0.5, 5.0])
-    found = score(HeldOut(np.zeros(2), draws, np.zeros(2), ("closed form",) * 2), observed)
+    held_out = HeldOut(observed, np.zeros(2), draws, np.zeros(2), ("closed form",) * 2)
+    found = held_out.scores
     white, sd = observed / [1.0, 2.0], np.array([1.0, 2.0])
     crps = sd * (
         white * (2 * stats.norm.cdf(white) - 1) + 2 * stats.norm.pdf(white) - 1 / np.sqrt(np.pi)
     )
-    np.testing.assert_allclose(found.crps, crps, rtol=2e-3)
-    np.testing.assert_allclose(found.error, observed, atol=1e-6)
-    np.testing.assert_array_equal(found.held, [1.0, 0.0])
+    np.testing.assert_allclose(found["crps"], crps, rtol=2e-3)
+    np.testing.assert_allclose(found["error"], observed, atol=1e-6)
+    np.testing.assert_array_equal(found["held"], [1.0, 0.0])
 
 
 def test_intervals_of_differences_are_over_blocks():
@@ -118,8 +119,10 @@ def test_intervals_of_differences_are_over_blocks():
 def test_limits_of_detection_have_log_densities_but_no_errors():
     draws = np.tile([[np.nan, 0.0], [np.nan, 1.0]], (5, 1))
     logs = np.array([-0.5, -1.0])
-    found = score(HeldOut(logs, draws, np.zeros(2), ("weights",) * 2), np.array([1.0, 0.5]))
-    assert np.isnan([found.crps[0], found.error[0], found.held[0]]).all()
-    assert found.means()["log_density"] == pytest.approx(-0.75)
-    assert found.means()["mae"] == pytest.approx(0.0)
+    observed = np.array([1.0, 0.5])
+    held_out = HeldOut(observed, logs, draws, np.zeros(2), ("weights",) * 2)
+    found = held_out.scores
+    assert np.isnan([found[name][0] for name in ("crps", "error", "held")]).all()
+    assert held_out.means()["log_density"] == pytest.approx(-0.75)
+    assert held_out.means()["mae"] == pytest.approx(0.0)
     assert np.isnan(pair_difference(np.full(4, np.nan), np.arange(4), 0).mean)

@@ -11,7 +11,7 @@ from scipy import stats
 
 import riesz as rz
 from riesz.diagnose.arviz import arviz
-from riesz.diagnose.loo import leave_one_out, pointwise
+from riesz.diagnose.held_out import leave_one_out, observation_draws
 from riesz.prediction.sampling import quantity_draws
 
 PLACES = np.linspace(0.08, 0.92, 10)
@@ -62,7 +62,8 @@ def test_weights_leave_out_as_exact_posteriors_do(noise):
 
 def test_weights_agree_with_those_of_arviz():
     library = arviz()
-    logs = quantity_draws(fitted("independent"), pointwise, num_draws=4000)
+    drawn = quantity_draws(fitted("independent"), observation_draws, num_draws=4000)
+    logs = drawn["log_likelihood"]
     groups = {"posterior": {"f": np.zeros((1, len(logs)))}, "log_likelihood": {"y": logs[None]}}
     try:
         data = library.from_dict(**groups)

@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.comparison.blocks import Block, spatial_blocks
-from riesz.comparison.held_out import HeldOut, score
 from riesz.comparison.leave_out import (
     LeaveOut,
     Pair,
@@ -22,6 +21,7 @@ from riesz.comparison.leave_out import (
 )
 from riesz.comparison.results import KRIGING, PLANE, Comparison, Difference, Model, pair_difference
 from riesz.comparison.rivals import rival_models
+from riesz.diagnose.held_out import single_groups
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import rough_mode
@@ -69,7 +69,7 @@ def compare(
     first = next(iter(problems.values()))
     for name, one in problems.items():
         check_same_data(first, one, next(iter(problems)), name)
-    how = LeaveOut(len(first.observed), blocks_of(first, blocks, seed), refit, seed)
+    how = leave_out_of(first, blocks, refit, seed)
     ours = [
         Ours(
             name=name,
@@ -90,7 +90,7 @@ def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison 
     """
     if no_rivals([problem]) is not None:
         return None
-    how = LeaveOut(len(problem.observed), blocks_of(problem, None, seed), None, seed)
+    how = leave_out_of(problem, None, None, seed)
     pair = elpd_by_problem(problem, how)
     if pair is None:
         return None
@@ -108,7 +108,7 @@ def gain_by(problem: InverseProblem, name: str, *, seed: int = 0) -> Difference 
         return None
     others = tuple(one for one in model.components if one.name != name)
     without = dataclasses.replace(model, components=others)
-    singles = LeaveOut(count, None, False, seed).singles
+    singles = single_groups(count)
     whole, rest = (
         model.system(at).leave_out(singles).logs
         for model, at in ((model, mode), (without, without.rough_mode()))
@@ -130,13 +130,13 @@ def beside_rivals(
     ours: Sequence[Ours], how: LeaveOut, back: Callable[[Any], Any] | None = None, unit: str = ""
 ) -> Comparison:
     """Models of the same observations, with kriging and a plane beside them where these can be."""
-    first = ours[0].problem
-    observed = np.asarray(first.observed, float)
+    first, observed = ours[0].problem, how.observed
 
     def model(name: str, engine: str, pair: Pair, knows: int, evidence: float | None) -> Model:
-        alone, by_blocks = (None if one is None else score_in(one, observed, back) for one in pair)
-        assert alone is not None
-        return Model(name, engine, alone, by_blocks, pair, evidence, knows)
+        alone, by_blocks = pair
+        if back is not None:
+            alone, by_blocks = alone.in_unit(back), by_blocks and by_blocks.in_unit(back)
+        return Model(name, engine, alone, by_blocks, evidence, knows)
 
     known, result = [], []  # each once: every model is held against rivals that know what it knows
     for one in ours:
@@ -151,8 +151,18 @@ def beside_rivals(
         for name, rival in rival_models(points, observed, times=times, design=design).items():
             called = name if design is None else f"{name} with covariates"
             called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
-            result.append(model(called, "", elpd_by_model(rival, observed, how), knows, None))
+            result.append(model(called, "", elpd_by_model(rival, how), knows, None))
     return Comparison(tuple(result), how.block, how.seed, lacking, unit)
+
+
+def leave_out_of(
+    problem: InverseProblem,
+    blocks: int | Sequence[int] | Block | None,
+    refit: bool | None,
+    seed: int,
+) -> LeaveOut:
+    observed = np.asarray(problem.observed, float)
+    return LeaveOut(observed, blocks_of(problem, blocks, seed), refit, seed)
 
 
 def blocks_of(
@@ -168,14 +178,6 @@ def blocks_of(
             "observations that of its own, two or more different ones."
         )
     return np.unique(given, return_inverse=True)[1].reshape(-1)
-
-
-def score_in(held_out: HeldOut, observed: PerSensor, back: Callable[[Any], Any] | None) -> Any:
-    """Scores in another unit, but for the log-density, in which models differ alike in any."""
-    if back is None:
-        return score(held_out, observed)
-    own = HeldOut(held_out.log_densities, back(held_out.draws), held_out.k_hat, held_out.how)
-    return score(own, back(observed))
 
 
 def name_posteriors(

@@ -7,25 +7,39 @@ holds the posterior where it is cannot be left out so, and takes another fit.
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from numpy.typing import ArrayLike
 
+from riesz.arrays import on_device
 from riesz.comparison.blocks import Block
-from riesz.comparison.by_draws import draw_logs, elpd_by_draws, without
-from riesz.comparison.held_out import Again, HeldOut, by_root, leave_out, mixture_elpd, solve_data
+from riesz.comparison.refit import without
 from riesz.comparison.rivals import LikelyValues, likely_values, of_rows
+from riesz.diagnose.held_out import (
+    NUM_DRAWS,
+    AbstractMixture,
+    Again,
+    HeldOut,
+    NormalMixture,
+    check_shared_noise,
+    draw_mixture,
+    normal_mixtures,
+    predictive_densities,
+    single_groups,
+)
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
-from riesz.engines.conditional.points import point_map_at_sensors
-from riesz.engines.conditional.systems import AbstractDataSystem, Groups, LeftOut
+from riesz.engines.conditional.linear import affine_map, affine_shift
+from riesz.engines.conditional.points import AbstractPointMap, point_map_at_sensors
+from riesz.engines.conditional.systems import AbstractDataSystem, Groups, HostDataSpace, Rows
 from riesz.engines.table import ENGINES, engine_of
-from riesz.errors import RieszError
 from riesz.inference.fit import engine_seconds, fit
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
@@ -33,14 +47,17 @@ from riesz.prediction.sampling import quantity_draws
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
 
-MOST_VALUES, NUM_DRAWS = 100, 2000
-"""Of what is not integrated out, and draws of other posteriors."""
+MOST_VALUES, NUM_REFIT = 100, 1000
+"""Of what is not integrated out, and draws of other posteriors that are fitted without a block."""
 
 LARGEST_SHARED = 5e7
 """Numbers in matrices of noise that observations share, for all draws."""
 
 BUDGET = 120.0
 """Seconds that refits may take together, roughly, where nobody asked for them."""
+
+Pair = tuple[HeldOut, HeldOut | None]
+"""Each observation left out by itself, and by blocks."""
 
 Others = Float[np.ndarray, "value other"]
 PerOther = Float[np.ndarray, " other"]
@@ -50,14 +67,14 @@ PerSensor = Float[np.ndarray, " sensor"]
 class LeaveOut(NamedTuple):
     """Which observations are left out together, and whether models may be fitted again."""
 
-    num_observed: int
+    observed: PerSensor
     block: Block | None
     refit: bool | None
     seed: int
 
     @property
     def singles(self) -> Groups:
-        return list(np.arange(self.num_observed)[:, None])
+        return single_groups(len(self.observed))
 
     @property
     def blocks(self) -> Groups | None:
@@ -65,26 +82,48 @@ class LeaveOut(NamedTuple):
             return None
         return [np.flatnonzero(self.block == one) for one in range(int(self.block.max()) + 1)]
 
-    @property
-    def divisions(self) -> list[Groups]:
-        return [self.singles, *([] if self.blocks is None else [self.blocks])]
+    def block_rows(self, number: int) -> Rows:
+        return np.flatnonzero(self.block == number)
 
+    def mixtures(
+        self, systems: Iterable[AbstractDataSystem], shares: PerOther
+    ) -> list[NormalMixture]:
+        """For single observations, and for blocks where there are any."""
+        divisions = [self.singles, *([] if self.blocks is None else [self.blocks])]
+        return normal_mixtures(systems, shares, self.observed, divisions)
 
-Pair = tuple[HeldOut, HeldOut | None]
-"""Each observation left out by itself, and by blocks."""
+    def without(
+        self, number: int, systems: Iterable[AbstractDataSystem], shares: PerOther
+    ) -> NormalMixture:
+        """What the others say of a block, which they did not see."""
+        division = [self.block_rows(number)]
+        return normal_mixtures(systems, shares, self.observed, [division])[0]
+
+    def by(self, mixtures: Sequence[AbstractMixture], again: Again | None) -> Pair:
+        """By the first of the mixtures one at a time, and by the last of them in blocks."""
+        alone = predictive_densities(mixtures[0], self.observed, self.singles, self.seed)
+        if self.blocks is None:
+            return alone, None
+        rest = (self.observed, self.blocks, self.seed, again)
+        return alone, predictive_densities(mixtures[-1], *rest)
+
 
 Refits = Callable[[int], Posterior]
 """A fit without a block, given by its number."""
 
 
-def elpd_by_model(
-    model: DataModel, observed: PerSensor, how: LeaveOut, mode: PerOther | None = None
-) -> Pair:
+def elpd_by_model(model: DataModel, how: LeaveOut, mode: PerOther | None = None) -> Pair:
     """For data that are normal given few scales, whose most probable values may be known."""
     model = model.with_cache()  # what weighs a value of the scales leaves blocks out by it, too
     likely = likely_values(model, mode=mode, seed=how.seed)
-    again = None if how.refit is False else partial(refit_scales, model, likely.mean, how)
-    return by_mixture(map(model.system, likely.values), observed, likely.weights, how, again)
+
+    def refit_scales(number: int) -> NormalMixture:
+        rest = np.setdiff1d(np.arange(len(model.misfit)), how.block_rows(number))
+        again = likely_values(of_rows(model, rest), start=likely.mean, seed=how.seed)
+        return how.without(number, map(model.system, again.values), again.weights)
+
+    mixtures = how.mixtures(map(model.system, likely.values), likely.weights)
+    return how.by(mixtures, None if how.refit is False else refit_scales)
 
 
 def elpd_by_problem(problem: InverseProblem, how: LeaveOut) -> Pair | None:
@@ -92,50 +131,24 @@ def elpd_by_problem(problem: InverseProblem, how: LeaveOut) -> Pair | None:
     model, mode = model_of_data(problem), rough_mode(problem)
     if model is None or mode is None:
         return None
-    return elpd_by_model(model, np.asarray(problem.observed, float), how, mode)
+    return elpd_by_model(model, how, mode)
 
 
 def model_of_data(problem: InverseProblem) -> DataModel | None:
     return data_model(problem, linear_parts(problem), point_map_at_sensors(problem))
 
 
-def by_mixture(
-    every: Iterable[AbstractDataSystem],
-    observed: PerSensor,
-    shares: Float[np.ndarray, " value"],
-    how: LeaveOut,
-    again: Again | None,
-) -> Pair:
-    result = leave_out(every, how.divisions)
-    alone = mixture_elpd(observed, result[0], shares, how.singles, how.seed)
-    rest = (shares, how.blocks or [], how.seed, again)
-    return alone, None if how.blocks is None else mixture_elpd(observed, result[1], *rest)
-
-
-def refit_scales(
-    model: DataModel, start: PerOther, how: LeaveOut, number: int
-) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
-    """What the others say of a block, at scales and noise that they alone leave."""
-    assert how.blocks is not None
-    rows = how.blocks[number]
-    rest = np.setdiff1d(np.arange(len(model.misfit)), rows)
-    likely = likely_values(of_rows(model, rest), start=start, seed=how.seed)
-    return leave_out(map(model.system, likely.values), [[rows]])[0], likely.weights
-
-
 def elpd_by(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None = None) -> Pair:
     """For a posterior, by closed forms as far as they go; refits are by the engine."""
     if engine is None and posterior.engine in ENGINES and posterior.engine != "amortise":
         engine = engine_of(posterior.engine)  # with default settings
-    again = refits(posterior, how, engine)
+    fits = refits(posterior, how, engine)
     if posterior.engine == Conditional.name and isinstance(posterior.distribution, EmpiricalDraws):
-        return elpd_by_marginals(posterior, how, again)
+        return elpd_by_marginals(posterior, how, fits)
     if not posterior.problem.likelihood.is_independent:
         return elpd_of_shared_noise(posterior, how)
-    drawn = draw_logs(posterior, NUM_DRAWS, how.seed)
-    alone = elpd_by_draws(drawn, how.singles, how.seed)
-    rest = (how.blocks or [], how.seed, again)
-    return alone, None if how.blocks is None else elpd_by_draws(drawn, *rest)
+    again = None if fits is None else lambda number: draw_mixture(fits(number), NUM_REFIT, how.seed)
+    return how.by([draw_mixture(posterior, NUM_DRAWS, how.seed)], again)
 
 
 def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) -> Pair:
@@ -144,22 +157,39 @@ def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) 
     if (result := elpd_by_problem(problem, how)) is not None:
         return result
     at = point_map_at_sensors(problem)
-    observed, known = (
-        np.asarray(problem.observed, float),
-        hyper_values(posterior, parts, how.seed),
-    )
 
     def solve(values: Others) -> Iterable[AbstractDataSystem]:
-        return (solve_data(problem, parts, own, at) for own in values)
+        for own in values:
+            yield by_root(*jax.block_until_ready(moments_of(problem, parts, on_device(own), at)))
 
-    def refit_posterior(number: int) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
+    def refit_hyper(number: int) -> NormalMixture:
         assert fits is not None
-        assert how.blocks is not None
         again = hyper_values(fits(number), parts, how.seed)
-        return leave_out(solve(again.values), [[how.blocks[number]]])[0], again.weights
+        return how.without(number, solve(again.values), again.weights)
 
-    again = None if fits is None else refit_posterior
-    return by_mixture(solve(known.values), observed, known.weights, how, again)
+    known = hyper_values(posterior, parts, how.seed)
+    mixtures = how.mixtures(solve(known.values), known.weights)
+    return how.by(mixtures, None if fits is None else refit_hyper)
+
+
+@eqx.filter_jit
+def moments_of(
+    problem: InverseProblem, parts: Parts, others: Float[Array, " other"], at: AbstractPointMap
+) -> tuple[Float[Array, " sensor"], Float[Array, "sensor column"]]:
+    """Observed less expected, and a root of the covariance, by solves."""
+    offset, responses = affine_map(problem, parts, others, at)
+    shift, by_unknown = affine_shift(problem, parts, others, offset)
+    responses = responses + by_unknown
+    z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
+    noise = problem.likelihood.factor(problem.observed, z)
+    root = noise.colour(jnp.eye(len(offset), dtype=offset.dtype))
+    return problem.observed - offset - shift, jnp.hstack([responses, root])
+
+
+def by_root(misfit: ArrayLike, root: ArrayLike) -> HostDataSpace:
+    """Data with a covariance that is a root times its transpose, noise and all."""
+    misfit = np.asarray(misfit, float)
+    return HostDataSpace(np.asarray(root, float), misfit, np.zeros_like(misfit))
 
 
 def hyper_values(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:
@@ -175,19 +205,12 @@ def hyper_values(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:
 
 def elpd_of_shared_noise(posterior: Posterior, how: LeaveOut) -> Pair:
     """Given a draw, what observations have in common with those of a block tells of it."""
-    problem = posterior.problem
-    if not problem.likelihood.is_normal:
-        raise RieszError(
-            "observations cannot be left out where they share noise that is not normal: "
-            f"{problem.likelihood.describe()}."
-        )
-    count = int(np.clip(LARGEST_SHARED / len(problem.observed) ** 2, 20, 200))
+    check_shared_noise(posterior.problem.likelihood)
+    count = int(np.clip(LARGEST_SHARED / len(how.observed) ** 2, 20, 200))
     drawn = quantity_draws(posterior, normal_given, num_draws=count, seed=how.seed)
     kept = ~np.isnan(drawn["misfit"]).any(axis=1)
-    each = zip(drawn["misfit"][kept], drawn["root"][kept], strict=True)
-    every = (by_root(misfit, root) for misfit, root in each)
-    shares = np.full(int(kept.sum()), 1 / kept.sum())
-    return by_mixture(every, np.asarray(problem.observed, float), shares, how, None)
+    systems = map(by_root, drawn["misfit"][kept], drawn["root"][kept])
+    return how.by(how.mixtures(systems, np.full(int(kept.sum()), 1 / kept.sum())), None)
 
 
 def normal_given(
@@ -205,8 +228,8 @@ def refits(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None) -
     problem = posterior.problem
     if how.blocks is None or how.refit is False or engine is None:
         return None
-    blocks = how.blocks
-    seconds = engine.compiling + len(blocks) * (engine_seconds(engine, problem) - engine.compiling)
+    each = engine_seconds(engine, problem) - engine.compiling
+    seconds = engine.compiling + len(how.blocks) * each
     if how.refit is None and seconds > BUDGET:
         return None
     if without(problem, np.zeros(len(problem.observed), bool)) is None:
@@ -214,7 +237,7 @@ def refits(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None) -
 
     def refit_posterior(number: int) -> Posterior:
         left = np.zeros(len(problem.observed), bool)
-        left[blocks[number]] = True
+        left[how.block_rows(number)] = True
         blind = without(problem, left)
         assert blind is not None
         again = engine.with_settings(start=posterior) if engine.name == Conditional.name else engine

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.comparison.blocks import Block
-from riesz.comparison.held_out import HeldOut, Scores
+from riesz.diagnose.held_out import HeldOut
 from riesz.notes import Note
 
 ONE, BLOCKS = "one at a time", "by blocks"
@@ -71,9 +71,8 @@ class Model:
 
     name: str
     engine: str
-    alone: Scores
-    by_blocks: Scores | None
-    found: tuple[HeldOut, HeldOut | None]
+    alone: HeldOut
+    by_blocks: HeldOut | None
     log_evidence: float | None
     knows: int = 0  # models with the same number know the same covariates
 
@@ -81,20 +80,22 @@ class Model:
     def is_physics(self) -> bool:
         return bool(self.engine)
 
-    def scores(self, how: str) -> Scores | None:
-        return self.alone if how == ONE else self.by_blocks
+    def record(self, how: str) -> HeldOut:
+        result = self.alone if how == ONE else self.by_blocks
+        assert result is not None
+        return result
 
     def row(self) -> dict[str, Any]:
         """Its figures by name; None where there is none."""
         row: dict[str, Any] = {"model": self.name, "engine": self.engine or None}
-        row |= {"elpd_loo": self.found[0].total}
+        row |= {"elpd_loo": self.alone.total}
         row |= {f"{name}_loo": value for name, value in self.alone.means().items()}
-        row |= {"k_hat_loo": finite(self.found[0].k_hat.max())}
-        row |= {"doubtful_loo": int(self.found[0].doubtful.sum())}
-        if self.by_blocks is not None and self.found[1] is not None:
+        row |= {"k_hat_loo": finite(self.alone.k_hat.max())}
+        row |= {"doubtful_loo": int(self.alone.unreliable.sum())}
+        if self.by_blocks is not None:
             row |= {f"{name}_blocks": value for name, value in self.by_blocks.means().items()}
-            row |= {"k_hat_blocks": finite(self.found[1].k_hat.max())}
-            row |= {"how_blocks": list(self.found[1].how)}
+            row |= {"k_hat_blocks": finite(self.by_blocks.k_hat.max())}
+            row |= {"how_blocks": list(self.by_blocks.how)}
         return row | {"log_evidence": self.log_evidence}
 
 
@@ -128,9 +129,7 @@ class Comparison:
         return tuple(sorted(self.models, key=lambda one: -self.mean_log_density(one)))
 
     def mean_log_density(self, model: Model) -> float:
-        scores = model.scores(self.how)
-        assert scores is not None
-        return float(scores.log_density.mean())
+        return float(model.record(self.how).log_densities.mean())
 
     def model(self, name: str) -> Model:
         return next(one for one in self.models if one.name == name)
@@ -140,13 +139,12 @@ class Comparison:
     ) -> Difference:
         """By how much a model is better than another; score is log_density, crps or error."""
         how = self.how if how is None else how
-        ours, theirs = (self.model(one).scores(how) for one in (name, other))
-        assert ours is not None
-        assert theirs is not None
-        apart = getattr(ours, score) - getattr(theirs, score)
+        ours, theirs = (self.model(one).record(how).scores[score] for one in (name, other))
+        apart = ours - theirs
         apart = apart if score == "log_density" else -apart
-        by_block = how == BLOCKS and self.block is not None
-        block = self.block if by_block and self.block is not None else np.arange(len(apart))
+        block = self.block
+        if how == ONE or block is None:
+            block = np.arange(len(apart))
         return pair_difference(apart, block, self.seed)
 
     def pairs(self) -> Iterator[dict[str, Any]]:
@@ -176,8 +174,8 @@ class Comparison:
         notes += [self.between(ours[0], other) for other in ours[1:]]
         notes += [Note("no_rivals", reason=self.lacking)] if self.lacking else []
         for one in self.models:
-            score = one.found[1] or one.found[0]
-            lost = {"count": score.doubtful.sum(), "is_block": one.found[1] is not None}
+            held_out = one.by_blocks or one.alone
+            lost = {"count": held_out.unreliable.sum(), "is_block": one.by_blocks is not None}
             notes += [Note("not_left_out", model=one.name, **lost)] if lost["count"] else []
         return tuple(notes)
 
@@ -208,7 +206,7 @@ class Comparison:
         )
 
     def tables(self) -> Iterator[str]:
-        count = len(self.models[0].alone.log_density)
+        count = len(self.models[0].alone.observed)
         first = self.ranked[0].name
         for how in (ONE,) if self.block is None else (ONE, BLOCKS):
             blocks_text = (
@@ -226,10 +224,8 @@ class Comparison:
         yield f"log-density and difference: means of an observation; CRPS and MAE in {unit}"
 
     def line(self, one: Model, how: str, first: str) -> list[str]:
-        scores, kept = one.scores(how), one.found[0 if how == ONE else 1]
-        assert scores is not None
-        assert kept is not None
-        means = scores.means()
+        kept = one.record(how)
+        means = kept.means()
         apart = self.difference(one.name, first, how=how)
         gap = "" if one.name == first else f"{apart.mean:+.3f} +- {apart.error:.2g}"
         spelt = [f"{v:.4g}" if (v := means[key]) is not None else "-" for key in ("crps", "mae")]
@@ -243,6 +239,6 @@ class Comparison:
             gap,
             *spelt,
             "-" if held is None else f"{held:.0%}",
-            f"{int(kept.doubtful.sum())}" if how == ONE else f"{kept.k_hat.max():.2f}",
+            f"{int(kept.unreliable.sum())}" if how == ONE else f"{kept.k_hat.max():.2f}",
             last,
         ]

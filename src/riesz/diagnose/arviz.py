@@ -8,14 +8,12 @@ from typing import Any
 
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.diagnose.loo import pointwise
+from riesz.diagnose.held_out import observation_draws
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import NUM_DRAWS, Posterior
 from riesz.prediction.sampling import quantity_draws
-from riesz.problem.problem import InverseProblem
 
 OBSERVED = "observed"
 
@@ -59,7 +57,7 @@ def to_arviz(
         "observed_data": {OBSERVED: np.asarray(posterior.problem.observed)},
     }
     if predictive:
-        result = quantity_draws(chosen, of_data, num_draws=pooled.num_draws, seed=seed)
+        result = quantity_draws(chosen, observation_draws, num_draws=pooled.num_draws, seed=seed)
         groups |= {group: {OBSERVED: by_chain(own)} for group, own in result.items()}
     if is_sampled:
         groups["sample_stats"] = {
@@ -68,16 +66,6 @@ def to_arviz(
             if ours in posterior.history
         }
     return convert(arviz(), groups)
-
-
-def of_data(
-    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
-) -> dict[str, Float[Array, " sensor"]]:
-    """New data of one draw, and the log-density of each observation."""
-    return {
-        "posterior_predictive": problem.likelihood.sample(key, problem.predict(state, z), z),
-        "log_likelihood": pointwise(key, problem, state, z),
-    }
 
 
 def convert(library: Any, groups: dict[str, dict[str, np.ndarray]]) -> Any:

@@ -22,7 +22,6 @@ from riesz.diagnose.criticism.residuals import (
     Residuals,
     can_be_left_out,
     has_learned_noise,
-    influential,
     residuals_of,
 )
 from riesz.diagnose.criticism.sizes import (
@@ -36,7 +35,7 @@ from riesz.errors import RieszError
 from riesz.notes import Note
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import StudentT
-from riesz.posterior.checks import R_HAT
+from riesz.posterior.checks import K_HAT, R_HAT
 from riesz.posterior.posterior import Posterior, representative_draws
 from riesz.prediction.drawing import posterior_draws
 from riesz.prediction.draws import NodalDraws, PosteriorDraws
@@ -181,7 +180,7 @@ def residual_findings(
     sd = np.sqrt(law.variances())
     places, times = site_points(readers.points), problem.observations.times
     known = by_axes(problem) | effects_squared(problem) | given
-    hangs = influential(own.k_hat)
+    hangs = own.k_hat > K_HAT.bad  # the posterior would be elsewhere without them
     return [
         *region_findings(shape, law, places, readers, sd),
         *covariate(shape, law, known, observed.predicted.values().mean(axis=0), sd),

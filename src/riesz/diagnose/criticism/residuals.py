@@ -13,13 +13,13 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
-from scipy.special import ndtri_exp
+from scipy.special import logsumexp, ndtri_exp
 
 from riesz.arrays import on_device
 from riesz.diagnose.criticism.law import Law, law_of
-from riesz.diagnose.loo import UNRELIABLE
 from riesz.observe.distributions import Tails, normal_tails
 from riesz.observe.likelihood import AbstractLikelihood
+from riesz.posterior.checks import K_HAT
 from riesz.posterior.psis import smoothed_weights
 from riesz.prediction.draws import Observed
 from riesz.prediction.sensors import AtSensors
@@ -105,7 +105,7 @@ def residuals_of(
     weights, k_hat = weights_without(standing)
     whole = quantiles(standing, np.full_like(weights, -np.log(len(weights))), steps)
     wider = np.sqrt((1 + moved.var(axis=0)) / law.variances())
-    values = np.where(k_hat <= UNRELIABLE, quantiles(standing, weights, steps), whole * wider)
+    values = np.where(k_hat <= K_HAT.bad, quantiles(standing, weights, steps), whole * wider)
     return Residuals(values, k_hat, law)
 
 
@@ -192,17 +192,11 @@ def weights_without(
     return logs, k_hat
 
 
-def log_sum(logs: Float[np.ndarray, "draw sensor"]) -> AtEach:
-    most = np.maximum(logs.max(axis=0), -1e300)
-    with np.errstate(divide="ignore"):
-        return np.log(np.sum(np.exp(logs - most), axis=0)) + most
-
-
 def quantiles(
     standing: Standing, weights: Float[np.ndarray, "draw sensor"], steps: AtEach
 ) -> AtEach:
     """Normal quantiles of the probability of less, by its smaller tail."""
-    below, at, above = (log_sum(one + weights) for one in standing.tails)
+    below, at, above = (np.asarray(logsumexp(one + weights, axis=0)) for one in standing.tails)
     within = np.where(standing.has_steps, at, -np.inf)
     below = np.maximum(np.logaddexp(below, within + np.log(steps)), SMALLEST)
     above = np.maximum(np.logaddexp(above, within + np.log1p(-steps)), SMALLEST)
@@ -213,8 +207,3 @@ def has_learned_noise(likelihood: AbstractLikelihood, num_sensors: int) -> bool:
     """Whether a scale of the noise is unknown, which then follows what residuals there are."""
     scales = (s for one, _ in likelihood.parts(num_sensors) for s in one.scales().values())
     return any(isinstance(one, str) or callable(one) for one in scales)
-
-
-def influential(k_hat: AtEach) -> Bool[np.ndarray, " sensor"]:
-    """Observations without which the posterior would be elsewhere."""
-    return np.nan_to_num(k_hat, nan=0.0) > UNRELIABLE
