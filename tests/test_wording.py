@@ -29,6 +29,9 @@ from riesz.wording import INFORMATION, TEXT, WARNINGS
 GOLDEN = Path(__file__).with_name("wording.txt")
 FIT = {"engine": "laplace"}
 DRAWS = {"lost": 3, "total": 40}
+ODD = {"where": "a.csv, line 3", "column": "head"}
+DATED = {"first": "1990-01-01", "last": "1999-12-31"}
+WINDOW = "from 1960-01-01 to 1979-12-31"
 K_HAT = {"value": 0.8123, "limit": 0.7}
 DIFFERENCE = {"mean": 0.1234, "error": 0.02, "low": 0.08, "high": 0.16}
 EXAMPLES = {
@@ -173,6 +176,54 @@ EXAMPLES = {
     "idle_boundary": [{"tag": "right"}],
     "other_version": [{"saved": "0.0.7", "own": "0.1"}],
     "scenario": [{"file": "dry.toml"}],
+    "axes_by_name": [{"x": "lat", "y": "lon"}],
+    "no_value": [ODD | {"value": -999.0, "count": 2, "total": 30}],
+    "far_outlier": [ODD | {"value": 6471.6}],
+    "same_values": [{"column": "head", "value": 1.5}],
+    "no_number": [{"file": "a.csv", "column": "head", "which": "line 5 ('dry')"}],
+    "moving_sites": [{"count": 2, "distance": 12.5}],
+    "outside_dropped": [{"file": "a.csv", "count": 1, "total": 6, "which": "line 7 (F)"}],
+    "rows_of_file": [{"count": 8, "file": "levels.csv"}],
+    "rows_filtered": [
+        {"column": "use", "wanted": "True", "count": 3, "total": 4, "file": file}
+        for file in ("", "sites.csv")
+    ],
+    "rows_in_window": [
+        {"column": "date", "window": WINDOW, "count": 6, "total": 7, "undated": undated}
+        for undated in (0, 1)
+    ],
+    "unknown_sites": [{"count": 4, "sites": 1, "file": "sites.csv", "example": "0303"}],
+    "below_limit": [{"count": 2, "total": 4}],
+    "aggregated": [{"how": "median", "fewest": 1, "most": 3, "count": 3}],
+    "rows_projected": [{"source": "EPSG:4326", "target": "EPSG:32632"}],
+    "rows_outside": [{"count": 1, "total": 6}],
+    "table_form": [{"form": "columns by tabs, decimal commas"}],
+    "axes_guessed": [{"x": "lon", "y": "lat", "reason": "their names"}],
+    "value_guessed": [{"column": "head", "reason": "its name"}],
+    "cells_emptied": [{"column": "head", "count": 3, "numbers": "-999"}],
+    "rows_taken": [
+        {"count": 30, "total": 30, "homeless": 0, "empty": 0, "outside": 0},
+        {"count": 30, "total": 36, "homeless": 3, "empty": 2, "outside": 1},
+    ],
+    "rows_left_out": [{"which": "line 32 (far well)"}],
+    "sites_joined": [
+        {
+            "remark": Note("aggregated", how="median", fewest=1, most=3, count=3),
+            "column": "well",
+        }
+    ],
+    "dates_in_time": [DATED | {"column": "day"}],
+    "dates_together": [DATED | {"column": "day"}],
+    "recharge_table": [DATED | {"column": "rain"}],
+    "wells_table": [DATED | {"column": "q"}],
+    "crs_moved": [{"source": "EPSG:4326", "target": "EPSG:25832"}],
+    "crs_likely": [{"likely": "EPSG:31467, if they are Gauss-Krüger zone 3"}],
+    "crs_from_degrees": [{"crs": "EPSG:32632"}],
+    "crs_on_earth": [{"place": "9.189° E, 48.79° N, Germany"}],
+    "crs_kept_degrees": [{}],
+    "mesh_edges": [{"edge": "230"}],
+    "values_skewed": [{}],
+    "limits_need_nuts": [{"count": 2}],
     "draws_lost": [DRAWS],
     "not_summarised": [{"error": "no solution."}],
     "criticism_failed": [{"error": "no solution."}],

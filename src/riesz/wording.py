@@ -206,6 +206,25 @@ def prior_number(
     )
 
 
+def rows_filtered(column: str, wanted: str, count: int, total: int, file: str = "") -> str:
+    of = f"{file}: " if file else ""
+    return f"{of}{column} {wanted} keeps {count} of {total} rows"
+
+
+def rows_in_window(column: str, window: str, count: int, total: int, undated: int) -> str:
+    without = f" ({undated} without a date)" if undated else ""
+    return f"{column} {window} keeps {count} of {total} rows{without}"
+
+
+def rows_taken(count: int, total: int, homeless: int, empty: int, outside: int) -> str:
+    parts = (
+        (homeless, "of sites that are not in the table of sites"),
+        (empty, "without numbers"),
+        (outside, "outside the polygon"),
+    )
+    return f"rows: {count} of {total}" + "".join(f", {n} {what}" for n, what in parts if n)
+
+
 WARNINGS: dict[str, Wording] = {
     TEXT: "{words}",
     # Samplers.
@@ -266,6 +285,14 @@ WARNINGS: dict[str, Wording] = {
     "draws_lost": "the equation has no solution for {lost} of {total} draws: left out",
     "not_summarised": "the posterior is kept, but could not be summarised: {error} Predictions may fail the same way: look for priors that allow impossible coefficients, or fit with another --engine or --seed.",
     "criticism_failed": "whether the data contradict the model could not be told: {error}",
+    # Rows of tables.
+    "axes_by_name": "x is the column {x} and y is {y}: longitude is x; swap them if they are what they say",
+    "no_value": "{where}: {column} is {value:g} ({count} of {total} rows are like that): if that stands for no value, filter such rows out by where",
+    "far_outlier": "{where}: {column} is {value:.10g}, far from all others: is it a slip?",
+    "same_values": "{column} is {value:g} in all rows: there is nothing to map",
+    "no_number": "{file}: {column} is no number, and the row left out: {which}",
+    "moving_sites": "the readings of {count} sites are up to {distance:.6g} apart: each site is taken to be at the median of its coordinates",
+    "outside_dropped": "{file}: {count} of {total} lie outside the domain and are dropped: {which}",
     # Problems.
     "observed_twice": observed_twice,
     "only_ratios": only_ratios,
@@ -333,5 +360,34 @@ INFORMATION: dict[str, Wording] = {
     # Problem files and run folders. Where maps lie, and which version wrote a run, is no reason to doubt what was inferred.
     "not_placed": "neither {file} nor {outline} names a crs: maps will not say where on Earth they are; add crs = 'EPSG:...', a PROJ text or WKT",
     "other_version": "the run was written by riesz {saved}; this is {own}",
+    # How rows of a table became observations.
+    "rows_of_file": "{count} rows of {file}",
+    "rows_filtered": rows_filtered,
+    "rows_in_window": rows_in_window,
+    "unknown_sites": "{count} readings of {sites} sites that {file} does not hold are left out, such as {example!r}",
+    "below_limit": "{count} of {total} values are below a detection limit",
+    "aggregated": "{how} of {fewest} to {most} readings at {count} sites",
+    "rows_projected": "projected from {source} into {target}",
+    "rows_outside": "{count} of {total} lie outside the domain and are dropped",
+    # What init took a table for.
+    "table_form": "table: {form}",
+    "axes_guessed": "coordinates: {x} and {y}, by {reason}",
+    "value_guessed": "value: {column}, by {reason}",
+    "cells_emptied": "{column}: {count} cells hold {numbers}, which is taken for no value",
+    "rows_taken": rows_taken,
+    "rows_left_out": "outside: {which}",
+    "sites_joined": "observations: {remark}, told by {column}",
+    "dates_in_time": "dates: {column}, {first} to {last}",
+    "dates_together": "dates: {column}, {first} to {last}: the map is of all together; name what changes by --recharge and --wells, tables with dates, for a model in time",
+    "recharge_table": "recharge: {column}, {first} to {last}, in lengths a day",
+    "wells_table": "wells: {column}, {first} to {last}, in volumes a day",
+    "crs_moved": "projected: from {source} into {target}",
+    "crs_likely": "crs: none is known; say so by --crs {likely}",
+    "crs_from_degrees": "degrees are no lengths: projected into {crs}, in metres",
+    "crs_on_earth": "on Earth: {place}",
+    "crs_kept_degrees": "degrees are no lengths: better bring the coordinates into a projection in metres, as init does where pyproj is installed",
+    "mesh_edges": "mesh: edges up to {edge}",
+    "values_skewed": "values are positive and skewed: --log models their logarithm",
+    "limits_need_nuts": "engine: nuts, for values below a limit, of which there are {count}",
 }
 """None of them is."""

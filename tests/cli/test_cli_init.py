@@ -18,6 +18,7 @@ from riesz.case.options import InitOptions
 from riesz.case.start.starter import starter
 from riesz.cli.main import app
 from riesz.errors import FileFormatError, RieszError
+from riesz.notes import Note
 
 JURA = Path(riesz.datasets.__file__).parent / "jura_files" / "jura.csv"
 
@@ -80,6 +81,10 @@ def test_a_file_is_never_overwritten(tmp_path):
     assert out.read_text() == "mine"
 
 
+def axes_guessed(x, y, reason):
+    return Note("axes_guessed", x=x, y=y, reason=reason)
+
+
 def tables_of(made):
     return tomllib.loads(made.text)
 
@@ -100,7 +105,7 @@ def test_columns_are_found_by_the_range_of_the_polygon(tmp_path):
     made = starter(path, tmp_path, InitOptions(square(tmp_path)))
     found = tables_of(made)
     assert found["observations"]["x"] == "p"
-    assert "coordinates: p and q, by the range of the polygon" in made.guesses
+    assert axes_guessed("p", "q", "the range of the polygon") in made.guesses
     assert found["domain"]["outline"] == "area.geojson"
     with pytest.raises(FileFormatError, match=r"none of 30 rows .* name the coordinates of"):
         starter(table(tmp_path, shift=1e5), tmp_path, InitOptions(square(tmp_path, 1e4)))
@@ -115,7 +120,8 @@ def test_what_a_table_lacks_is_written_down(tmp_path):
     assert found["crs"] == "EPSG:32612"
     assert found["observations"]["outside"] == "drop"
     assert found["observations"]["where"] == {"head": {"min": 6}}
-    assert "rows: 30 of 32, 1 without numbers, 1 outside the polygon" in made.guesses
+    counts = {"count": 30, "total": 32, "homeless": 0, "empty": 1, "outside": 1}
+    assert Note("rows_taken", **counts) in made.guesses
 
 
 def network(folder, *, rate=-40.0, recharge=0.002, first=1990, last=1996):
@@ -215,7 +221,8 @@ def test_values_below_a_limit_pass_the_filter_for_empty_cells(tmp_path):
     names = tables_of(starter(path, tmp_path, InitOptions()))["observations"]
     found = prepare_data(tmp_path, ObservationsTable.model_validate(names), None)
     assert found.censored.tolist() == [True, False, False]
-    assert "value min 0 keeps 3 of 4 rows" in found.told
+    kept = {"column": "value", "wanted": "min 0", "count": 3, "total": 4, "file": ""}
+    assert Note("rows_filtered", **kept) in found.told
 
 
 def grid_rows(header, *first):
@@ -257,7 +264,7 @@ def test_coordinates_are_known_by_their_names(tmp_path, header):
     path.write_text(grid_rows(f"{header},value"))
     first, second = header.split(",")
     made = starter(path, tmp_path, InitOptions())
-    assert made.guesses[0] == f"coordinates: {first} and {second}, by their names"
+    assert made.guesses[0] == axes_guessed(first, second, "their names")
     assert starter(path, tmp_path, InitOptions(y=second)).text == made.text
 
 
@@ -273,8 +280,8 @@ def test_a_polygon_may_hold_the_smaller_part_of_a_table(tmp_path):
     path, area = tmp_path / "wells.csv", square(tmp_path, size=1.5)
     path.write_text(grid_rows("x,y,value").replace("0,0,1", "0.1,0.1,1"))
     made = starter(path, tmp_path, InitOptions(area))
-    assert made.guesses[0] == "coordinates: x and y, by their names"
-    assert made.guesses[2].endswith("outside the polygon")
+    assert made.guesses[0] == axes_guessed("x", "y", "their names")
+    assert made.guesses[2].values["outside"] > 0
     assert tomllib.loads(made.text)["observations"]["outside"] == "drop"
 
 
@@ -287,7 +294,7 @@ def test_a_polygon_elsewhere_is_told(tmp_path):
 
 def test_one_coordinate_brings_the_one_that_goes_with_it(tmp_path):
     told = starter(JURA, tmp_path, InitOptions(x="lon")).guesses
-    assert told[0] == "coordinates: lon and lat, by their names"
+    assert told[0] == axes_guessed("lon", "lat", "their names")
     with pytest.raises(FileFormatError, match="no column goes with Cd, named by --x, among"):
         starter(JURA, tmp_path, InitOptions(x="Cd"))
 
@@ -387,7 +394,8 @@ def test_the_column_of_sites_tells_them_apart_before_any_is_left_out(tmp_path):
     (tmp_path / "sites.csv").write_text(few)
     asked = InitOptions(sites=tmp_path / "sites.csv", sites_where={"use": "yes"})
     told = starter(path, tmp_path, asked).guesses
-    assert any(one.endswith("4 to 4 readings at 3 sites, told by site") for one in told)
+    readings = Note("aggregated", how="median", fewest=4, most=4, count=3)
+    assert Note("sites_joined", remark=readings, column="site") in told
 
 
 @pytest.mark.slow
@@ -455,7 +463,10 @@ def test_cells_that_hold_words_are_named_with_their_lines(tmp_path):
     assert named in told
     names = ObservationsTable.model_validate(tomllib.loads(out.read_text())["observations"])
     found = prepare_data(tmp_path, names, None)
-    assert (found.num_rows, found.notes) == (28, (named,))
+    which = "line 5 ('dry'), line 10 ('4.2 m')"
+    (note,) = found.notes
+    assert note == Note("no_number", file="wells.csv", column="head", which=which)
+    assert (found.num_rows, str(note)) == (28, named)
 
 
 def test_rows_outside_are_named(tmp_path):

@@ -9,6 +9,7 @@ from riesz.case.data.rows import data_rows_content
 from riesz.case.file.problem import read_case, read_problem
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import length_unit, same_crs
+from riesz.notes import Note
 
 ALBERS = "+proj=aea +lat_1=42 +lat_2=44 +lat_0=41.5 +lon_0=-113 +datum=NAD83 +units=m +no_defs"
 
@@ -122,7 +123,9 @@ def test_points_outside_are_dropped_where_that_is_asked_for(tmp_path):
         read_problem(written(tmp_path, wells=far))
     case = read_problem(written(tmp_path, with_keys("observations", 'outside = "drop"'), far))
     assert case.prepared.num_rows == 5
-    assert case.prepared.told[-1] == "1 of 6 lie outside the domain and are dropped"
+    assert case.prepared.told[-1] == Note("rows_outside", count=1, total=6)
+    (note,) = [one for one in case.notes if one.code == "outside_dropped"]
+    assert (note.values["count"], note.values["which"]) == (1, "line 7")
 
 
 def test_limits_logs_noise_columns_and_covariates_reach_the_likelihood(tmp_path):

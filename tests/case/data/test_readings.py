@@ -20,6 +20,7 @@ from riesz.case.data.rows import data_rows_content, read_data_rows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.table import error_text
 from riesz.errors import FileFormatError, RieszError
+from riesz.notes import Note
 from riesz.priors.kernels import Matern52
 
 LEVELS = """site,date,head,dropped,sd
@@ -55,6 +56,7 @@ def refused(content):
     return error_text(told.value, {})
 
 
+WINDOW = "from 1960-01-01 to 1979-12-31"
 JOINED = """value = "head"
 site = "site"
 sites = "sites"
@@ -73,12 +75,12 @@ def test_dated_readings_become_one_observation_a_site(tmp_path):
     np.testing.assert_array_equal(found.readings, [3, 1, 1])
     assert found.sites == ["0101", "0202", "0404"]
     assert found.told == (
-        "8 rows of levels.csv",
-        "dropped '' keeps 7 of 8 rows",
-        "date from 1960-01-01 to 1979-12-31 keeps 6 of 7 rows",
-        "sites.csv: use True keeps 3 of 4 rows",
-        "1 readings of 1 sites that sites.csv does not hold are left out, such as '0303'",
-        "median of 1 to 3 readings at 3 sites",
+        Note("rows_of_file", count=8, file="levels.csv"),
+        Note("rows_filtered", column="dropped", wanted="''", count=7, total=8, file=""),
+        Note("rows_in_window", column="date", window=WINDOW, count=6, total=7, undated=0),
+        Note("rows_filtered", column="use", wanted="True", count=3, total=4, file="sites.csv"),
+        Note("unknown_sites", count=1, sites=1, example="0303", file="sites.csv"),
+        Note("aggregated", how="median", fewest=1, most=3, count=3),
     )
 
 
@@ -154,7 +156,7 @@ def test_values_below_a_detection_limit_are_kept_as_such(tmp_path):
     found = made(tmp_path, PLACES, 'transform = "log"')
     assert found.censored.tolist() == [False, True, True, False]
     np.testing.assert_allclose(np.exp(found.values), [1.5, 0.5, 2.0, 4.0])
-    assert "2 of 4 values are below a detection limit" in found.told
+    assert Note("below_limit", count=2, total=4) in found.told
     with pytest.raises(FileFormatError, match=r"line 2: value is 0, and transform = 'log' needs"):
         made(tmp_path, PLACES.replace("1.5", "0"), 'transform = "log"')
     with pytest.raises(FileFormatError, match=r"line 3: value is '<', not a finite number"):
@@ -165,7 +167,7 @@ def test_a_site_is_censored_where_half_of_its_readings_are(tmp_path):
     table = "s,x,y,value\na,0,0,<1\na,0,0,2\nb,1,0,3\nb,1,0,4\nb,1,2,<9\n"
     found = made(tmp_path, table, 'site = "s"\naggregate = "median"')
     assert found.censored.tolist() == [True, False]
-    assert found.notes[0].startswith("the readings of 1 sites are up to 2 apart")
+    assert found.notes[0] == Note("moving_sites", count=1, distance=2.0)
     with pytest.raises(FileFormatError, match=r"line 2: a mean of readings below a detection"):
         made(tmp_path, table, 'site = "s"\naggregate = "mean"')
 

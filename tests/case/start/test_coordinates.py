@@ -16,6 +16,7 @@ from riesz.case.start.starter import starter
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import LON_LAT, metric_crs, place_on_earth, project
 from riesz.geometry.outline import contains
+from riesz.notes import Note
 
 pytest.importorskip("pyproj", reason="projections need the extra gis")
 
@@ -98,8 +99,8 @@ def test_degrees_alone_are_projected_into_their_zone(tmp_path):
     made = starter(table(tmp_path, in_degrees(), "lon,lat"), tmp_path, InitOptions())
     tables, found, _ = as_fit_reads_it(tmp_path, made)
     assert (tables["crs"], tables["observations"]["crs"]) == (UTM, LON_LAT)
-    assert found.told[-1] == f"projected from {LON_LAT} into {UTM}"
-    assert f"degrees are no lengths: projected into {UTM}, in metres" in made.guesses
+    assert found.told[-1] == Note("rows_projected", source=LON_LAT, target=UTM)
+    assert Note("crs_from_degrees", crs=UTM) in made.guesses
 
 
 @pytest.mark.parametrize(
@@ -127,9 +128,8 @@ def test_swapped_columns_are_told_or_taken_as_the_polygon_holds_them(tmp_path):
     swapped = project(in_degrees(), LON_LAT, UTM)[:, ::-1]
     area = polygon(tmp_path, project(corners_in_degrees(), LON_LAT, UTM), UTM)
     made = starter(table(tmp_path, swapped), tmp_path, InitOptions(area))
-    assert made.guesses[0].endswith(
-        "y and x, by the range of the polygon: swapped against their names"
-    )
+    reason = "the range of the polygon: swapped against their names"
+    assert made.guesses[0] == Note("axes_guessed", x="y", y="x", reason=reason)
     with pytest.raises(FileFormatError, match="they are when swapped: --x y --y x"):
         starter(table(tmp_path, swapped), tmp_path, InitOptions(area, x="x", y="y"))
 
@@ -161,12 +161,17 @@ def test_degrees_that_fit_a_projection_only_when_swapped_are_swapped(tmp_path):
         read_problem(problem)
 
 
+def place_in(made):
+    (place,) = (one.values["place"] for one in made.guesses if one.code == "crs_on_earth")
+    return place
+
+
 def test_where_on_earth_it_is_lets_swapped_degrees_be_noticed(tmp_path):
     """Degrees alone may be right or wrong: the country tells."""
     right = starter(table(tmp_path, in_degrees(), "lon,lat"), tmp_path, InitOptions())
-    assert any(line.startswith("on Earth: 9.189° E, 48.79° N, Germany") for line in right.guesses)
+    assert place_in(right).startswith("9.189° E, 48.79° N, Germany")
     wrong = starter(table(tmp_path, turned(in_degrees()), "lon,lat"), tmp_path, InitOptions())
-    assert any(line.startswith("on Earth: 48.79° E, 9.189° N, Somalia") for line in wrong.guesses)
+    assert place_in(wrong).startswith("48.79° E, 9.189° N, Somalia")
     sea = place_on_earth(np.array([[51.5, 4.5]]), LON_LAT)
     assert sea == "51.5° E, 4.5° N, in no country; with longitude and latitude swapped, Netherlands"
     assert place_on_earth(np.zeros((1, 2)), "no crs") is None
@@ -179,7 +184,7 @@ def test_names_of_columns_that_contradict_an_outline_in_degrees_are_a_question(t
         starter(path, tmp_path, InitOptions(area))
     names = ObservationsTable(file=path.name, x="lat", y="lon")
     (note,) = prepare_data(tmp_path, names, None).notes
-    assert note.startswith("x is the column lat and y is lon: longitude is x")
+    assert note == Note("axes_by_name", x="lat", y="lon")
 
 
 def test_a_metre_on_the_map_is_a_metre_on_earth():

@@ -11,6 +11,7 @@ import pytest
 from riesz.case.data.read import read_observations
 from riesz.case.options import InitOptions
 from riesz.case.start.starter import starter
+from riesz.notes import Note
 from riesz.observe.observations import observations
 
 WELLS = 6
@@ -45,8 +46,9 @@ def test_readings_of_a_well_are_one_observation_whatever_its_column_is_called(tm
                               site=name, aggregate="median")  # fmt: skip
     assert found.sites == [word.format(number + 7) for number in range(WELLS)]
     np.testing.assert_allclose(found.values, 87.2 + np.arange(WELLS))
-    (told,) = [line for line in made.guesses if line.startswith("observations: ")]
-    assert told.startswith(f"observations: median of 5 to 5 readings at 6 sites, told by {name}")
+    (joined,) = [one for one in made.guesses if one.code == "sites_joined"]
+    readings = Note("aggregated", how="median", fewest=5, most=5, count=6)
+    assert joined == Note("sites_joined", remark=readings, column=name)
 
 
 def test_places_alone_tell_which_readings_belong_together(tmp_path):
@@ -83,4 +85,5 @@ def test_a_monitoring_network_has_as_many_observations_as_wells(tmp_path):
     names = tomllib.loads(made.text)["observations"]
     assert (names["site"], names["aggregate"]) == ("name", "median")
     assert len(rows) > 2000
-    assert any("readings at 16 sites, told by name" in line for line in made.guesses)
+    (joined,) = [one.values for one in made.guesses if one.code == "sites_joined"]
+    assert (joined["remark"].values["count"], joined["column"]) == (16, "name")

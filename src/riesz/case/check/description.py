@@ -79,7 +79,7 @@ class CaseDescription:
             "nodes": [mesh.num_nodes for mesh in meshes_of(case)],
             "longest_edge": longest_edge(problem.forward.space.mesh),
             "observations": len(values),
-            "prepared": list(case.prepared.told),
+            "prepared": list(map(str, case.prepared.told)),
             "censored": int(case.censored.sum()),
             "unit": case.unit,
             "transform": case.transform,
@@ -149,8 +149,8 @@ def format_meshes(case: Case) -> str:
 def observations_lines(case: Case) -> list[str]:
     """How the rows came to be, and what their values are."""
     names = case.tables.observations
-    steps = list(case.prepared.told)
-    if not steps[-1].endswith("dropped"):
+    steps = list(map(str, case.prepared.told))
+    if case.prepared.told[-1].code != "rows_outside":
         steps[-1] += ", all inside the domain"
     unit = "" if case.unit is None else f" in {case.unit}"
     value = f"value in the column {names.value}{unit}"

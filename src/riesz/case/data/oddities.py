@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from riesz.notes import Note
+
 STAND_INS = (-99.0, -99.9, -999.0, -999.9, -999.25, -9999.0, -9999.9, -99999.0, -999999.0)
 STAND_INS_ABOVE = (999.0, 9999.0, 99999.0, 999999.0, 9999999.0, 1e20, 1e30)
 """What programs write for no value; numbers that a measurement may give as well."""
@@ -47,31 +49,26 @@ def far_outlier(numbers: Numbers) -> int | None:
     return row
 
 
-def swap_hint(x: str, y: str) -> list[str]:
+def swap_notes(x: str, y: str) -> list[Note]:
     """What to say where columns are named as latitude and longitude, in that order."""
     named = (r"(lat|breite)", x), (r"(lon|lng|l(ä|ae)nge)", y)
-    if not all(re.match(form, name.casefold()) for form, name in named):
-        return []
-    return [
-        f"x is the column {x} and y is {y}: longitude is x; swap them if they are what they say"
-    ]
+    is_turned = all(re.match(form, name.casefold()) for form, name in named)
+    return [Note("axes_by_name", x=x, y=y)] if is_turned else []
 
 
-def outlier_notes(columns: Mapping[str, Numbers], at: Callable[[int], str]) -> list[str]:
-    """Numbers that stand for no value, or are far from all others, in words; `at` tells a row."""
+def outlier_notes(columns: Mapping[str, Numbers], at: Callable[[int], str]) -> list[Note]:
+    """Numbers that stand for no value, or are far from all others; `at` tells a row."""
     notes = []
     for name, numbers in columns.items():
         odd = np.flatnonzero(stand_ins(numbers))
+        row = int(odd[0]) if odd.size else far_outlier(numbers)
+        if row is None:
+            continue
+        what = {"where": at(row), "column": name, "value": numbers[row]}
         if odd.size:
-            notes.append(
-                f"{at(int(odd[0]))}: {name} is {numbers[odd[0]]:g} ({odd.size} of {len(numbers)} "
-                "rows are like that): if that stands for no value, filter such rows out by where"
-            )
-        row = far_outlier(numbers) if not odd.size else None
-        if row is not None:
-            notes.append(
-                f"{at(row)}: {name} is {numbers[row]:.10g}, far from all others: is it a slip?"
-            )
+            notes.append(Note("no_value", **what, count=odd.size, total=len(numbers)))
+        else:
+            notes.append(Note("far_outlier", **what))
     return notes
 
 

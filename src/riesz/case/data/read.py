@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.data.oddities import format_rows, outlier_notes, place_numbers, swap_hint
+from riesz.case.data.oddities import format_rows, outlier_notes, place_numbers, swap_notes
 from riesz.case.data.rows import DataRows, aggregate, covariate_in
 from riesz.case.data.schema import Filter, ObservationsTable
 from riesz.case.table import parse_table
@@ -19,6 +19,7 @@ from riesz.io.maps.raster import raster_values
 from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import TextTable, read_table
 from riesz.io.tables.numbers import BELOW, is_none, number_in, number_or_limit
+from riesz.notes import Note
 
 Numbers = Float[np.ndarray, " row"]
 
@@ -33,14 +34,16 @@ def prepare_data(
     crs: str | None = None,
     *,
     timed: bool = False,
+    table: TextTable | None = None,
 ) -> DataRows:
     """All that the table asks for; `floor` is the least noise sd where it comes from scatter.
 
     Places are in the problem's `crs` where nothing says another one. Where readings are `timed`,
-    each needs its time, which is read in one way only.
+    each needs its time, which is read in one way only. `table` is the file, where that was read.
     """
-    table = read_table(folder / names.file, layer=names.layer, value=names.value)
-    remarks = [f"{table.num_rows} rows of {names.file}"]
+    if table is None:
+        table = read_table(folder / names.file, layer=names.layer, value=names.value)
+    remarks = [Note("rows_of_file", count=table.num_rows, file=names.file)]
     ranges = [name for name, wanted in names.where.items() if isinstance(wanted, dict)]
     dropped = [note for name in ranges for note in words_for_numbers(table, name)]
     table, more = filter_rows(table, names.where, "where")
@@ -56,7 +59,7 @@ def prepare_data(
         check_above_zero(table, names.value, values, needs, f": {advice}")
         values = np.log(values)
     if censored.any():
-        more = [*more, f"{censored.sum()} of {len(values)} values are below a detection limit"]
+        more = [*more, Note("below_limit", count=censored.sum(), total=len(values))]
     sd = None if names.sd is None else table.numbers(names.sd)
     if names.sd is not None and sd is not None:
         check_above_zero(table, names.sd, sd, "but a noise sd must be positive")
@@ -144,38 +147,38 @@ def read_observations(
 
 def locate_rows(
     folder: Path, table: TextTable, names: ObservationsTable
-) -> tuple[TextTable, Float[np.ndarray, "row 2"], list[str]]:
+) -> tuple[TextTable, Float[np.ndarray, "row 2"], list[Note]]:
     """Places from the rows themselves, or from the table of sites."""
     axes = (names.x, names.y)
     if names.sites is None:
         return table, np.column_stack([table.numbers(axis) for axis in axes]), []
     sites = read_table(folder / names.sites, value=names.x)
-    sites, remarks = filter_rows(sites, names.sites_where, "sites_where")
+    sites, remarks = filter_rows(sites, names.sites_where, "sites_where", names.sites)
     rows, points, more = join_sites(table, sites, str(names.site), axes)
     rows = rows if rows.crs is not None else dataclasses.replace(rows, crs=sites.crs)
-    return rows, points, [*(f"{names.sites}: {one}" for one in remarks), *more]
+    return rows, points, [*remarks, *more]
 
 
-def odd_numbers(read: DataRows, names: ObservationsTable) -> list[str]:
+def odd_numbers(read: DataRows, names: ObservationsTable) -> list[Note]:
     """What is odd about places and values, as they are written."""
     points, values = read.points, np.exp(read.values) if names.transform else read.values
     columns = {names.x: points[:, 0], names.y: points[:, 1], names.value: values}
-    notes = swap_hint(names.x, names.y)
+    notes = swap_notes(names.x, names.y)
     notes += outlier_notes(columns, lambda row: f"{read.path.name}, {read.place} {read.lines[row]}")
     if len(values) > 1 and np.ptp(values) == 0:
-        notes.append(f"{names.value} is {values[0]:g} in all rows: there is nothing to map")
+        notes.append(Note("same_values", column=names.value, value=values[0]))
     return notes
 
 
-def words_for_numbers(table: TextTable, name: str) -> list[str]:
+def words_for_numbers(table: TextTable, name: str) -> list[Note]:
     """Cells of a column of numbers that hold something else, such as `dry` or `4.2 m`."""
     cells = [cell or "" for cell in table.cells(name)]
     wrong = [not is_none(cell) and np.isnan(number_or_limit(cell)) for cell in cells]
     rows = np.flatnonzero(wrong).tolist()
     if not rows:
         return []
-    text = format_rows(rows, table.lines, [repr(cell) for cell in cells])
-    return [f"{table.path.name}: {name} is no number, and the row left out: {text}"]
+    which = format_rows(rows, table.lines, [repr(cell) for cell in cells])
+    return [Note("no_number", file=table.path.name, column=name, which=which)]
 
 
 def values_and_limits(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " row"]]:
@@ -199,9 +202,12 @@ def check_above_zero(
 
 
 def filter_rows(
-    table: TextTable, where: Mapping[str, Filter], key: str
-) -> tuple[TextTable, list[str]]:
-    """The rows that pass every filter; raises where one leaves nothing."""
+    table: TextTable, where: Mapping[str, Filter], key: str, file: str = ""
+) -> tuple[TextTable, list[Note]]:
+    """The rows that pass every filter; raises where one leaves nothing.
+
+    Notes name the file where it is given.
+    """
     remarks = []
     for name, wanted in where.items():
         cells = table.cells(name)
@@ -213,7 +219,8 @@ def filter_rows(
                 f"{table.path}: {key} = {{ {name} = {format_filter(wanted)} }} leaves none of "
                 f"{len(cells)} rows: {name} holds {some}."
             )
-        remarks.append(f"{name} {format_filter(wanted)} keeps {passed.sum()} of {len(cells)} rows")
+        shares = {"wanted": format_filter(wanted), "count": passed.sum(), "total": len(cells)}
+        remarks.append(Note("rows_filtered", column=name, **shares, file=file))
         table = table.select(passed)
     return table, remarks
 
@@ -241,21 +248,20 @@ def format_filter(wanted: Filter) -> str:
 
 def in_window(
     table: TextTable, name: str, first: datetime.date | None, last: datetime.date | None
-) -> tuple[TextTable, list[str]]:
+) -> tuple[TextTable, list[Note]]:
     """The rows with a date in the window, both ends included; empty dates are in none."""
     dates = dates_of(table, name)
     if first is None and last is None:
         return table, []
     low, high = first or datetime.date.min, last or datetime.date.max
     inside = np.array([date is not None and low <= date <= high for date in dates])
-    window = f"{name} from {first or 'the first'} to {last or 'the last'}"
+    window = f"from {first or 'the first'} to {last or 'the last'}"
     if not inside.any():
         known = [date for date in dates if date is not None]
         result = f"they go from {min(known)} to {max(known)}" if known else "all are empty"
-        raise FileFormatError(f"{table.path}: no row has a {window}: {result}.")
-    empty = sum(date is None for date in dates)
-    remark = f"{window} keeps {inside.sum()} of {len(dates)} rows"
-    return table.select(inside), [f"{remark} ({empty} without a date)" if empty else remark]
+        raise FileFormatError(f"{table.path}: no row has a {name} {window}: {result}.")
+    shares = {"count": inside.sum(), "total": len(dates), "undated": dates.count(None)}
+    return table.select(inside), [Note("rows_in_window", column=name, window=window, **shares)]
 
 
 def dates_of(table: TextTable, name: str) -> list[datetime.date | None]:
@@ -306,8 +312,8 @@ def coordinates_of_sites(
 
 def join_sites(
     readings: TextTable, sites: TextTable, name: str, axes: tuple[str, str]
-) -> tuple[TextTable, Float[np.ndarray, "row 2"], list[str]]:
-    """The readings whose site is known, their places, and what was left out, in words."""
+) -> tuple[TextTable, Float[np.ndarray, "row 2"], list[Note]]:
+    """The readings whose site is known, their places, and what was left out."""
     places = coordinates_of_sites(sites, name, axes)
     own = identifiers(readings, name)
     known: Bool[np.ndarray, " row"] = np.array([one in places for one in own])
@@ -317,11 +323,9 @@ def join_sites(
             f"has such as {next(iter(places))!r}: see that both write {name} alike."
         )
     points = np.array([places[one] for one in own if one in places])
-    lost = {one for one in own if one not in places}
+    lost = [one for one in own if one not in places]
     remarks = []
     if lost:
-        remarks = [
-            f"{len(own) - known.sum()} readings of {len(lost)} sites that {sites.path.name} does "
-            f"not hold are left out, such as {min(lost)!r}"
-        ]
+        counts = {"count": len(lost), "sites": len({*lost}), "example": min(lost)}
+        remarks.append(Note("unknown_sites", **counts, file=sites.path.name))
     return readings.select(known), points, remarks

@@ -24,6 +24,7 @@ from riesz.io.tables.layers import TextTable, read_csv
 from riesz.io.tables.numbers import is_none, number_in
 from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh
+from riesz.notes import Note
 
 TABLE, WELLS, RIVERS, REGIONS = "observations.csv", "wells.csv", "rivers.csv", "regions.geojson"
 MEASUREMENTS, SERIES = "measurements.json", "series.csv"
@@ -65,8 +66,8 @@ class DataRows:
     times: Times | None = None  # when each was read, where that is of use
     readings: Int[np.ndarray, " row"] | None = None  # how many were aggregated
     covariates: Mapping[str, Covariate] = field(default_factory=dict)
-    told: tuple[str, ...] = ()  # how the rows came to be, in words
-    notes: tuple[str, ...] = ()  # what to be aware of
+    told: tuple[Note, ...] = ()  # how the rows came to be
+    notes: tuple[Note, ...] = ()  # what to be aware of
     crs: str | None = None  # as it was told, or of a map layer
     place: str = "line"  # what `lines` counts
     axes: tuple[str, str] = AXES  # what the columns of places are called
@@ -88,7 +89,7 @@ class DataRows:
             return self
         with error_context(self.path):
             points = project(self.points, self.crs, crs)
-        remark = f"projected from {short_crs(self.crs)} into {short_crs(crs)}"
+        remark = Note("rows_projected", source=short_crs(self.crs), target=short_crs(crs))
         return replace(self, points=points, crs=crs, told=(*self.told, remark))
 
     @property
@@ -208,7 +209,7 @@ def read_data_rows(path: Path, names: ObservationsTable) -> DataRows:
         times=table.times(TIME) if TIME in table.header else None,
         readings=table.numbers(READINGS).astype(int) if aggregated else None,
         covariates={name: covariate_in(table, COVARIATE + name) for name in names.covariates},
-        told=(f"{table.num_rows} rows of {path.name}",),
+        told=(Note("rows_of_file", count=table.num_rows, file=path.name),),
     )
 
 
@@ -262,7 +263,8 @@ def aggregate(
     if floor is not None:
         sd = scatter(readings.values, groups, floor)
     points = [np.median(readings.points[rows], axis=0) for rows in groups]
-    remark = f"{how} of {counts.min()} to {counts.max()} readings at {len(groups)} sites"
+    spread = {"fewest": counts.min(), "most": counts.max(), "count": len(groups)}
+    remark = Note("aggregated", how=how, **spread)
     return one.rows(
         np.arange(len(groups)),
         values=np.array(values),
@@ -314,16 +316,11 @@ def per_site(cells: Covariate, groups: Groups) -> Covariate:
     return np.array([np.median(cells[rows]) for rows in groups])
 
 
-def moving_site_notes(readings: DataRows, groups: Groups) -> list[str]:
+def moving_site_notes(readings: DataRows, groups: Groups) -> list[Note]:
     """Sites whose readings are at several places."""
     spans = [np.ptp(readings.points[rows], axis=0).max() for rows in groups]
     several = sum(span > 0 for span in spans)
-    if not several:
-        return []
-    return [
-        f"the readings of {several} sites are up to {max(spans):.6g} apart: each site is taken to "
-        "be at the median of its coordinates"
-    ]
+    return [Note("moving_sites", count=several, distance=max(spans))] if several else []
 
 
 def drop_outside(prepared: DataRows, coarse: Mesh, names: ObservationsTable) -> DataRows:
@@ -334,6 +331,7 @@ def drop_outside(prepared: DataRows, coarse: Mesh, names: ObservationsTable) -> 
     if inside.all():
         return prepared
     which = format_rows(np.flatnonzero(~inside).tolist(), prepared.lines, prepared.sites)
-    remark = f"{int((~inside).sum())} of {prepared.num_rows} lie outside the domain and are dropped"
-    notes = (*prepared.notes, f"{prepared.path.name}: {remark}: {which}")
-    return prepared.rows(np.flatnonzero(inside), told=(*prepared.told, remark), notes=notes)
+    counts = {"count": int((~inside).sum()), "total": prepared.num_rows}
+    note = Note("outside_dropped", file=prepared.path.name, **counts, which=which)
+    told = (*prepared.told, Note("rows_outside", **counts))
+    return prepared.rows(np.flatnonzero(inside), told=told, notes=(*prepared.notes, note))

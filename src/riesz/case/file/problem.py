@@ -68,7 +68,7 @@ from riesz.io.maps.raster import check_crs, crs_notes
 from riesz.io.store.files import read_bytes
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import Hierarchy, hierarchy
-from riesz.notes import Note, note_of_warning, text_note
+from riesz.notes import Note, note_of_warning
 from riesz.observe.observations import observations
 from riesz.priors.gaussian_process import GP
 from riesz.problem.posing import Experiment, inverse_problem
@@ -236,7 +236,7 @@ def read_case(
         problem = build_problem(path, tables, prepared, result, domain, rivers)
     notes += time_notes(problem.time) + idle_notes(mesh, tables.boundary)
     notes += [] if tables.crs is None else crs_notes(tables.crs)
-    notes += map(text_note, prepared.notes)
+    notes += prepared.notes
     notes += (note_of_warning(warning.message) for warning in caught)
     own = (prepared, result.wells, rivers, result.regions, result.measurements, result.series)
     return Case(path, content, tables, coarse, *own, problem, tuple(dict.fromkeys(notes)), decided)

@@ -13,6 +13,7 @@ from riesz.errors import FileFormatError
 from riesz.geometry.crs import could_be_degrees
 from riesz.io.tables.layers import TextTable, column_index
 from riesz.io.tables.numbers import is_none, number_in, number_or_limit
+from riesz.notes import Note
 
 Box = Float[np.ndarray, "corner 2"]
 
@@ -112,7 +113,7 @@ class Guess:
     x: str
     y: str
     value: str
-    why: tuple[str, ...]
+    why: tuple[Note, ...]
 
 
 def guess_columns(
@@ -136,11 +137,11 @@ def guess_columns(
     why = []
     if x is None or y is None:
         x, y, reason = pair_of(places, boxes, x, y)
-        why.append(f"coordinates: {x} and {y}, by {reason}")
+        why.append(Note("axes_guessed", x=x, y=y, reason=reason))
     if value is None:
         of_place = () if places is not table else columns_of_place(table, (x, y))
         value, reason = value_column(table, (x, y), of_place)
-        why.append(f"value: {value}, by {reason}")
+        why.append(Note("value_guessed", column=value, reason=reason))
     taken = (x, y, value) if places is table else (x, y)
     for name in taken:
         if taken.count(name) > 1:

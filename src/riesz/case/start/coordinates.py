@@ -23,6 +23,7 @@ from riesz.geometry.crs import (
     short_crs,
 )
 from riesz.io.maps.outlines import GEOJSON, OutlineFile, read_outline_file
+from riesz.notes import Note
 
 Points = Float[np.ndarray, "row 2"]
 Corners = Float[np.ndarray, "corner 2"]
@@ -49,12 +50,7 @@ class Systems:
     table: str | None
     outline: str | None
     problem: str | None
-    notes: tuple[str, ...] = ()
-
-    def of_table(self, points: Points) -> Points:
-        if self.table is None or self.problem is None:
-            return points
-        return project(points, self.table, self.problem)
+    notes: tuple[Note, ...] = ()
 
     def of_outline(self, file: OutlineFile) -> OutlineFile:
         if self.outline is None or self.problem is None or same_crs(self.outline, self.problem):
@@ -122,19 +118,20 @@ def common_crs(table: str | None, outline: str | None, places: Points, corners: 
     problem = next((one for one in known if not is_geographic(one)), None)
     if problem is not None:
         moved = [one for one in known if not same_crs(one, problem)]
-        note = [f"projected: from {short_crs(one)} into {short_crs(problem)}" for one in moved]
+        into = short_crs(problem)
+        note = [Note("crs_moved", source=short_crs(one), target=into) for one in moved]
         return Systems(table, outline, problem, tuple(note))
     if not known:
         likely = crs_by_range(places)
-        notes = () if likely is None else (f"crs: none is known; say so by --crs {likely}",)
+        notes = () if likely is None else (Note("crs_likely", likely=likely),)
         return Systems(None, None, None, notes)
     if find_spec("pyproj") is None:
         return Systems(table, outline, known[0], ())
     own = outline if outline is not None else str(table)
     problem = metric_crs(project(corners, own, LON_LAT))
     notes = (
-        f"degrees are no lengths: projected into {problem}, in metres",
-        f"on Earth: {place_on_earth(corners, own)}",
+        Note("crs_from_degrees", crs=problem),
+        Note("crs_on_earth", place=place_on_earth(corners, own)),
     )
     return Systems(table, outline, problem, notes)
 

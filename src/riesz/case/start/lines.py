@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from riesz.case.options import InitOptions
 from riesz.case.start.columns import MOSTLY, bare
 from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import TextTable
+from riesz.notes import Note
 
 Numbers = Float[np.ndarray, " row"]
-Flags = Bool[np.ndarray, " row"]
+Ranges = Mapping[str, Mapping[str, float]]
+"""Bounds of columns, by name."""
 
 STEPS = {"year": 365 * 30, "month": 365 * 3, "week": 200}
 """By name, and the days from which on they are taken."""
@@ -53,16 +55,12 @@ def site_lines(asked: InitOptions, site: str | None, folder: Path, *, repeated: 
     ]
 
 
-def row_lines(
-    asked: InitOptions, columns: Mapping[str, tuple[Numbers, Numbers]], outside: Flags
-) -> list[str]:
-    """Filters, also for cells that hold no numbers in the columns of which there must be some.
-
-    Of each column the numbers in its cells, and those of them that are values.
-    """
+def row_lines(asked: InitOptions, ranges: Ranges, *, any_outside: bool) -> list[str]:
+    """Filters, and ranges of the columns of numbers in which some cells hold none."""
     wanted = {quote(name): quote(word) for name, word in asked.where.items()}
     gaps = {
-        quote(name): range_line(*both) for name, both in columns.items() if np.isnan(both[1]).any()
+        quote(name): inline({key: toml_number(bound) for key, bound in one.items()})
+        for name, one in ranges.items()
     }
     lines = []
     if wanted or gaps:
@@ -71,7 +69,7 @@ def row_lines(
     if asked.sites_where:
         wanted = {quote(name): quote(word) for name, word in asked.sites_where.items()}
         lines.append(f"sites_where = {inline(wanted)}   # only these sites")
-    if outside.any():
+    if any_outside:
         lines.append('outside = "drop"             # points outside the domain are left out')
     return lines
 
@@ -82,12 +80,12 @@ def below_all(values: Numbers) -> float:
     return float(math.floor(lowest - abs(lowest) / 1000))
 
 
-def range_line(numbers: Numbers, values: Numbers) -> str:
-    """A range that holds all values, and no number that is none of them."""
-    bounds = {"min": toml_number(below_all(values))}
+def bounds_around(numbers: Numbers, values: Numbers) -> dict[str, float]:
+    """A range that holds all values, and no number in the cells that is none of them."""
+    bounds = {"min": below_all(values)}
     if np.nanmax(numbers, initial=-np.inf) > np.nanmax(values):
-        bounds["max"] = toml_number(-below_all(-values))
-    return inline(bounds)
+        bounds["max"] = -below_all(-values)
+    return bounds
 
 
 def inline(pairs: Mapping[str, str]) -> str:
@@ -109,6 +107,10 @@ class Dates:
     @property
     def last(self) -> datetime.date:
         return max(self.days)
+
+    def values(self) -> dict[str, str]:
+        """For notes."""
+        return {"column": self.column, "first": str(self.first), "last": str(self.last)}
 
     @property
     def step(self) -> str:
@@ -143,16 +145,10 @@ def date_lines(asked: InitOptions, dates: Dates | None) -> list[str]:
     ]
 
 
-def date_notes(asked: InitOptions, dates: Dates | None) -> list[str]:
+def date_notes(asked: InitOptions, dates: Dates | None) -> list[Note]:
     if dates is None or dates.first == dates.last:
         return []
-    text = f"dates: {dates.column}, {dates.first} to {dates.last}"
-    if asked.in_time:
-        return [text]
-    return [
-        f"{text}: the map is of all together; name what changes by --recharge and --wells, tables "
-        "with dates, for a model in time"
-    ]
+    return [Note("dates_in_time" if asked.in_time else "dates_together", **dates.values())]
 
 
 def option_lines(asked: InitOptions, unit: str | None, positive: Sequence[str]) -> list[str]:

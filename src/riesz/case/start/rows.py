@@ -2,16 +2,17 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.data.oddities import format_rows, stand_ins
-from riesz.case.data.read import filter_rows, join_sites, prepare_data
-from riesz.case.data.rows import DataRows, covariate_in
+from riesz.case.data.read import filter_rows, prepare_data
+from riesz.case.data.rows import DataRows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.options import InitOptions
 from riesz.case.start.columns import (
@@ -27,6 +28,8 @@ from riesz.case.start.columns import (
 from riesz.case.start.coordinates import Systems, boxes_of, systems_of
 from riesz.case.start.lines import (
     Dates,
+    Ranges,
+    bounds_around,
     crs_line,
     date_lines,
     date_notes,
@@ -38,12 +41,13 @@ from riesz.case.start.lines import (
     site_lines,
 )
 from riesz.case.table import parse_table
-from riesz.errors import FileFormatError, RieszError, error_context
+from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OutlineFile
 from riesz.io.tables.layers import TextTable, column_index, read_table
 from riesz.io.tables.numbers import number_or_limit
+from riesz.notes import Note
 
 Numbers = Float[np.ndarray, " row"]
 Flags = Bool[np.ndarray, " row"]
@@ -54,17 +58,14 @@ LARGEST = 1e30
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRows:
-    """One observation a row, in the scale of the state."""
+    """What a fit will read, in the scale of the state and the coordinates of the problem."""
 
-    points: Float[np.ndarray, "row 2"]
-    values: Numbers
-    num_limits: int  # that the true values are below
+    rows: DataRows
     systems: Systems
-    file: OutlineFile | None  # in the coordinates of the problem
+    file: OutlineFile | None
     lines: str  # of [observations], each with its end
     dates: Dates | None
-    sites: list[str] | None  # of the rows
-    notes: tuple[str, ...]  # what was guessed, and how many rows there are
+    notes: tuple[Note, ...]  # what was guessed, and how many rows there are
 
 
 def read_measured_rows(
@@ -73,53 +74,65 @@ def read_measured_rows(
     """The rows that have a place, inside the outline, and a value."""
     if asked.sites_where and asked.sites is None:
         raise RieszError("--sites-where is for --sites: name the table of sites, or use --where.")
-    table = read_table(table_path, layer=asked.layer, value=asked.value or "value")
-    written = [f"table: {', '.join(table.told)}"] if table.told else []
-    table, remarks = filter_rows(table, asked.where, "--where")
+    raw = read_table(table_path, layer=asked.layer, value=asked.value or "value")
+    notes = [Note("table_form", form=", ".join(raw.told))] if raw.told else []
+    table, remarks = filter_rows(raw, asked.where, "--where")
     sites = every = None
     if asked.sites is not None:
         every = read_table(Path(asked.sites), value=asked.x or "x")
         sites, more = filter_rows(every, asked.sites_where, "--sites-where")
         remarks = [*remarks, *more]
     own = asked.crs or table.crs or (None if every is None else every.crs)
-    boxes = boxes_of(file, own)
     names = guess_columns(
-        table, sites or table, x=asked.x, y=asked.y, value=asked.value, boxes=boxes
+        table,
+        sites or table,
+        x=asked.x,
+        y=asked.y,
+        value=asked.value,
+        boxes=boxes_of(file, own),
     )
+    check_covariate_names(table, names, asked)
     site = find_site(table, every, names, asked)
-    total, axes, places = table.num_rows, (names.x, names.y), None
-    if sites is not None:
-        table, places, _ = join_sites(table, sites, str(site), axes)
     beside = [name for name in asked.covariates if is_numeric(table, name)]
-    own_columns = (names.value, *beside, *(axes if places is None else ()))
-    raw = {name: cells_of(table, name) for name in own_columns}
-    columns, odd = without_stand_ins(raw)
-    if places is None:
-        places = np.column_stack([columns[axis] for axis in axes])
-    values = columns[names.value]
-    numbers = np.column_stack([places, *columns.values()])
-    good = np.asarray(np.isfinite(numbers).all(axis=1))
-    check_coordinates(table, good, names)
+    numeric = (names.value, *beside, *((names.x, names.y) if sites is None else ()))
+    ranges, good, odd = number_ranges(table, numeric)
+    if not good:
+        raise FileFormatError(
+            f"{table.path}: no row has numbers in all of {names.x}, {names.y} and {names.value}: "
+            "name other columns by --x, --y and --value."
+        )
+    found = {
+        "file": relative(table_path, folder),
+        "layer": asked.layer,
+        "x": names.x,
+        "y": names.y,
+        "value": names.value,
+        "where": {**asked.where, **ranges},
+        "covariates": list(asked.covariates),
+    }
+    if asked.sites is not None:
+        found |= {"sites": relative(Path(asked.sites), folder), "site": str(site)}
+        found |= {"sites_where": asked.sites_where}
+    rows = read_as_fit(found, folder, raw)
     systems = systems_of(
-        table.path,
-        axes,
-        places[good],
+        raw.path,
+        rows.axes,
+        rows.points,
         own,
         file,
         named_degrees=re.fullmatch(DEGREES, bare(names.x)) is not None,
     )
-    located = np.full_like(places, np.nan)
-    with error_context(table.path):
-        located[good] = systems.of_table(places[good])
+    rows = replace(rows, crs=systems.table).within(systems.problem)
     file = None if file is None else systems.of_outline(file)
     outline = None if file is None else file.outline
-    inside = good if outline is None else contains(outline, np.nan_to_num(located)) & good
-    check_inside_outline(table, located[good], inside, names, outline)
-    check_any_value(table.select(inside), values[inside], names, outline)
-    positive = usable_covariates(table.select(inside), values[inside], names, asked)
-    dates = dates_in(table.select(inside))
+    inside = is_inside(rows, outline)
+    check_inside_outline(rows, inside, outline)
+    within = rows.rows(np.flatnonzero(inside))
+    check_any_value(within, names, outline)
+    positive = usable_covariates(within, names, asked)
+    dates = dates_in(table.select(np.isin(table.lines, within.lines)))
     check_dated(asked, table, dates, site)
-    repeated = site is not None or len(np.unique(places[inside], axis=0)) < int(inside.sum())
+    repeated = site is not None or len(np.unique(within.points, axis=0)) < within.num_rows
     lines = [
         f"file = {quote(relative(table_path, folder))}",
         *([] if asked.layer is None else [f"layer = {quote(asked.layer)}"]),
@@ -128,29 +141,23 @@ def read_measured_rows(
         f"y = {quote(names.y)}",
         *crs_line(systems.table if systems.moves_table else None),
         f"value = {quote(names.value)}",
-        *row_lines(asked, {name: (raw[name], columns[name]) for name in raw}, good & ~inside),
+        *row_lines(asked, ranges, any_outside=not inside.all()),
         *date_lines(asked, dates),
         *option_lines(asked, unit_of(names.value), positive),
     ]
     text = "".join(f"{line}\n" for line in lines)
-    result = read_as_written(text, folder, table_path, systems, outline)
-    notes = [*written, *names.why, *systems.notes, *remarks, *odd, row_note(total, good, inside)]
-    notes += outside_notes(table, good & ~inside, site)
+    result = read_as_fit(tomllib.loads(text), folder, raw, systems.problem)
+    counts = {"count": within.num_rows, "total": table.num_rows, "homeless": good - rows.num_rows}
+    left_out = {"empty": table.num_rows - good, "outside": rows.num_rows - within.num_rows}
+    notes += [*names.why, *systems.notes, *remarks, *odd, Note("rows_taken", **counts, **left_out)]
+    notes += outside_notes(table.select(np.isin(table.lines, rows.lines[~inside])), site)
     notes += [*date_notes(asked, dates), *result.notes]
-    if repeated and not asked.in_time:
-        by = "their coordinates" if site is None else site
-        notes.append(f"observations: {result.told[-1]}, told by {by}")
-    return MeasuredRows(
-        points=result.points,
-        values=result.values,
-        num_limits=int(result.censored.sum()),
-        systems=systems,
-        file=file,
-        lines=text,
-        dates=dates,
-        sites=result.sites,
-        notes=tuple(notes),
-    )
+    remark = next((one for one in result.told if one.code == "aggregated"), None)
+    if remark is not None:
+        notes.append(Note("sites_joined", remark=remark, column=site or "their coordinates"))
+    kept = result.within(systems.problem)
+    kept = kept.rows(np.flatnonzero(is_inside(kept, outline)))
+    return MeasuredRows(kept, systems, file, text, dates, tuple(notes))
 
 
 def check_dated(
@@ -172,15 +179,17 @@ def check_dated(
         )
 
 
-def read_as_written(
-    text: str, folder: Path, path: Path, systems: Systems, outline: Outline | None
+def read_as_fit(
+    found: Mapping[str, Any], folder: Path, raw: TextTable, crs: str | None = None
 ) -> DataRows:
-    """The observations as a fit will read them."""
-    names = parse_table(ObservationsTable, tomllib.loads(text), path)
-    result = prepare_data(folder, names, None, systems.problem)
-    remarks, result = result.told, result.within(systems.problem)
-    inside = np.ones(result.num_rows, bool) if outline is None else contains(outline, result.points)
-    return result.rows(np.flatnonzero(inside), told=remarks)
+    """The observations as a fit will read them, by what was found of [observations]."""
+    content = {key: value for key, value in found.items() if value is not None}
+    names = parse_table(ObservationsTable, content, raw.path)
+    return prepare_data(folder, names, None, crs, table=raw)
+
+
+def is_inside(rows: DataRows, outline: Outline | None) -> Flags:
+    return np.ones(rows.num_rows, bool) if outline is None else contains(outline, rows.points)
 
 
 def find_site(
@@ -193,58 +202,50 @@ def find_site(
     return next((n for n in likely if n not in (names.value, *asked.covariates)), None)
 
 
-def without_stand_ins(columns: Mapping[str, Numbers]) -> tuple[dict[str, Numbers], list[str]]:
-    """Columns with no number where one stands for none, and what those were."""
-    result, remarks = {}, []
-    for name, numbers in columns.items():
+def number_ranges(table: TextTable, names: Sequence[str]) -> tuple[Ranges, int, list[Note]]:
+    """Ranges of columns that some cells have no number in, how many rows are within all of them,
+    and what was taken for no number."""
+    ranges, good, notes = {}, np.ones(table.num_rows, bool), []
+    for name in names:
+        numbers = np.array([number_or_limit(cell) for cell in table.cells(name)])
         odd = stand_ins(numbers)
-        result[name] = np.where(odd, np.nan, numbers)
         if odd.any():
             kinds = " or ".join(f"{one:g}" for one in np.unique(numbers[odd]))
-            remarks.append(f"{name}: {odd.sum()} cells hold {kinds}, which is taken for no value")
-    return result, remarks
+            notes.append(Note("cells_emptied", column=name, count=odd.sum(), numbers=kinds))
+        values = np.where(odd, np.nan, numbers)
+        is_value = np.isfinite(values)
+        if not is_value.all() and is_value.any():
+            ranges[name] = bounds_around(numbers, values)
+        good &= is_value
+    return ranges, int(good.sum()), notes
 
 
-def check_coordinates(table: TextTable, good: Flags, names: Guess) -> None:
-    if not good.any():
-        raise FileFormatError(
-            f"{table.path}: no row has numbers in all of {names.x}, {names.y} and {names.value}: "
-            "name other columns by --x, --y and --value."
-        )
-
-
-def check_inside_outline(
-    table: TextTable,
-    places: Float[np.ndarray, "good 2"],
-    inside: Flags,
-    names: Guess,
-    outline: Outline | None,
-) -> None:
-    """Raise where there are places, and the polygon holds none of them."""
-    if outline is not None and len(places) and not inside.any():
+def check_inside_outline(rows: DataRows, inside: Flags, outline: Outline | None) -> None:
+    """Raise where the polygon holds none of the places."""
+    if outline is not None and not inside.any():
+        (x, y), places = rows.axes, rows.points
         advice = "name the coordinates of both by --crs and --polygon-crs, or name other columns"
         if contains(outline, places[:, ::-1]).mean() > MOSTLY:
-            advice = f"they are when swapped: --x {names.y} --y {names.x}"
+            advice = f"they are when swapped: --x {y} --y {x}"
         raise FileFormatError(
-            f"{table.path}: none of {len(places)} rows has its place, in {names.x} and {names.y}, "
-            f"inside the polygon: {unit_clash(places, np.concatenate(outline.rings)) or advice}."
+            f"{rows.path}: none of {len(places)} rows has its place, in {x} and {y}, inside the "
+            f"polygon: {unit_clash(places, np.concatenate(outline.rings)) or advice}."
         )
 
 
-def check_any_value(
-    table: TextTable, values: Numbers, names: Guess, outline: Outline | None
-) -> None:
+def check_any_value(rows: DataRows, names: Guess, outline: Outline | None) -> None:
     """Raise where there is nothing to infer from, or what is no measurement."""
+    values = rows.values
     if not len(np.unique(values)) > 1:
         raise FileFormatError(
-            f"{table.path}: {len(values)} rows have coordinates in {names.x} and {names.y}"
+            f"{rows.path}: {len(values)} rows have coordinates in {names.x} and {names.y}"
             f"{'' if outline is None else ' inside the polygon'} and a number in {names.value}, "
             "and their values do not differ: name other columns by --x, --y and --value."
         )
     row = int(np.argmax(np.abs(values)))
     if not abs(values[row]) < LARGEST:
         raise FileFormatError(
-            f"{table.at(row)}: {names.value} is {values[row]:g}: if that stands for no value, "
+            f"{rows.at(row)}: {names.value} is {values[row]:g}: if that stands for no value, "
             "leave the cell empty."
         )
 
@@ -265,53 +266,39 @@ def common_column(table: TextTable, sites: TextTable) -> str:
     )
 
 
-def usable_covariates(
-    table: TextTable, values: Numbers, names: Guess, asked: InitOptions
-) -> list[str]:
-    """Those that are positive numbers; raises where what was asked for cannot be had."""
-    positive = []
+def check_covariate_names(table: TextTable, names: Guess, asked: InitOptions) -> None:
+    """Raise where what was asked for is no covariate."""
     for name in asked.covariates:
         if asked.covariates.count(name) > 1:
             raise RieszError(f"--covariates names {name} twice: name it once.")
         column_index(table.path, name, table.header)
         if name in (names.x, names.y, names.value):
             raise RieszError(f"--covariates names {name}, which is a coordinate or the value.")
-        cells = covariate_in(table, name)
+
+
+def usable_covariates(rows: DataRows, names: Guess, asked: InitOptions) -> list[str]:
+    """Those that are positive numbers; raises where what was asked for cannot be had."""
+    positive = []
+    for name, cells in rows.covariates.items():
         if len(every := {*(cells if isinstance(cells, list) else cells.tolist())}) == 1:
             raise FileFormatError(
-                f"{table.path}: the covariate {name} is {every.pop()!r} in all {len(cells)} rows, "
+                f"{rows.path}: the covariate {name} is {every.pop()!r} in all {len(cells)} rows, "
                 "so that it can have no effect: leave it out of --covariates."
             )
         positive += [] if isinstance(cells, list) or not (cells > 0).all() else [name]
-    if asked.log and not (values > 0).all():
-        row = int(np.argmin(values))
+    if asked.log and not (rows.values > 0).all():
+        row = int(np.argmin(rows.values))
         raise FileFormatError(
-            f"{table.at(row)}: {names.value} is {values[row]:g}: --log needs positive values."
+            f"{rows.at(row)}: {names.value} is {rows.values[row]:g}: --log needs positive values."
         )
     return positive
 
 
-def outside_notes(table: TextTable, outside: Flags, site: str | None) -> list[str]:
+def outside_notes(table: TextTable, site: str | None) -> list[Note]:
     """Which rows are left out, by the lines and by what most likely names them."""
-    if not outside.any():
+    if not table.num_rows:
         return []
     words = [name for name in table.header if name and not is_numeric(table, name)]
     of = next((table.cells(name) for name in (site, *words) if name is not None), None)
     cells = None if of is None else [cell or "" for cell in of]
-    return [f"outside: {format_rows(np.flatnonzero(outside).tolist(), table.lines, cells)}"]
-
-
-def row_note(total: int, good: Flags, inside: Flags) -> str:
-    note = f"rows: {int(inside.sum())} of {total}"
-    if total > len(good):
-        note += f", {total - len(good)} of sites that are not in the table of sites"
-    if not good.all():
-        note += f", {int((~good).sum())} without numbers"
-    if (good & ~inside).any():
-        note += f", {int((good & ~inside).sum())} outside the polygon"
-    return note
-
-
-def cells_of(table: TextTable, name: str) -> Numbers:
-    """Numbers, limits of detection as what they are limits of, and NaN elsewhere."""
-    return np.array([number_or_limit(cell) for cell in table.cells(name)])
+    return [Note("rows_left_out", which=format_rows(range(table.num_rows), table.lines, cells))]

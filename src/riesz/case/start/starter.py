@@ -21,6 +21,7 @@ from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, simplify_outline
 from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_outline_file
 from riesz.io.store.files import write_bytes
+from riesz.notes import Note
 
 NUM_NODES, NODES_IN_TIME = 2000, 300
 NODES_PER_SQUARE = 2.8
@@ -58,7 +59,7 @@ class Starter:
     """The text of a problem file, and what was guessed for it."""
 
     text: str
-    guesses: tuple[str, ...]
+    guesses: tuple[Note, ...]
 
 
 @takes(InitOptions)
@@ -75,7 +76,7 @@ def write_first_problem(table: Path | str, options: InitOptions) -> tuple[str, .
         raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
     made = starter(Path(table), out.absolute().parent, options)
     write_bytes(out, made.text.encode())
-    return made.guesses
+    return tuple(map(str, made.guesses))
 
 
 def starter(table_path: Path, folder: Path, asked: InitOptions) -> Starter:
@@ -88,7 +89,8 @@ def starter(table_path: Path, folder: Path, asked: InitOptions) -> Starter:
         )
     file = None if polygon is None else read_outline_file(polygon, own=asked.polygon_crs)
     measured = read_measured_rows(table_path, file, folder, asked)
-    file, points, values = measured.file, measured.points, measured.values
+    file, rows = measured.file, measured.rows
+    points, values, num_limits = rows.points, rows.values, int(rows.censored.sum())
     extent = float(np.ptp(np.concatenate(file.outline.rings) if file else points, axis=0).max())
     outline = file.outline if file else hull_outline(points, MARGIN_SHARE * extent)
     num_nodes = NODES_IN_TIME if asked.in_time else NUM_NODES
@@ -110,28 +112,23 @@ def starter(table_path: Path, folder: Path, asked: InitOptions) -> Starter:
             edge=toml_number(edge),
             nodes=num_nodes,
             observations=measured.lines,
-            local=NOT_LOCAL if measured.num_limits else LOCAL,
+            local=NOT_LOCAL if num_limits else LOCAL,
             mean=toml_number(round_significant(float(values.mean()), 3)),
             spread=toml_number(round_significant(spread)),
             trend=toml_number(round_significant(spread * extent_beyond(outline, points))),
             bends=toml_number(round_significant(SOURCE_FACTOR * spread / length**2)),
             length=toml_number(length),
-            engine=NUTS if measured.num_limits else CONDITIONAL,
+            engine=NUTS if num_limits else CONDITIONAL,
         )
     )
-    notes = [*measured.notes, f"mesh: edges up to {toml_number(edge)}"]
+    notes = [*measured.notes, Note("mesh_edges", edge=toml_number(edge))]
     notes += [] if stresses is None else [one.note for one in stresses.each]
     if not asked.log and is_skewed(values):
-        notes.append("values are positive and skewed: --log models their logarithm")
-    if measured.num_limits:
-        notes.append(
-            f"engine: nuts, for values below a limit, of which there are {measured.num_limits}"
-        )
+        notes.append(Note("values_skewed"))
+    if num_limits:
+        notes.append(Note("limits_need_nuts", count=num_limits))
     if measured.systems.in_degrees:
-        notes.append(
-            "degrees are no lengths: better bring the coordinates into a projection in metres, as "
-            "init does where pyproj is installed"
-        )
+        notes.append(Note("crs_kept_degrees"))
     return Starter(text, tuple(notes))
 
 
@@ -141,7 +138,7 @@ def is_outline(path: Path) -> bool:
 
 def gaps_in_time(measured: MeasuredRows, stresses: Stresses) -> dict[str, str]:
     """What the words of a model in time have beside those of a steady one."""
-    dates, values, sites = measured.dates, measured.values, measured.sites
+    dates, values, sites = measured.dates, measured.rows.values, measured.rows.sites
     assert dates is not None  # or there are no rows in time
     assert sites is not None
     groups = rows_by_site(sites)

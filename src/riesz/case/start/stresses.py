@@ -15,6 +15,7 @@ from riesz.case.start.columns import bare, is_numeric, pair_of
 from riesz.case.start.lines import Dates, dates_in, quote, relative
 from riesz.errors import FileFormatError
 from riesz.io.tables.layers import TextTable, read_table
+from riesz.notes import Note
 
 WARM_UP = datetime.timedelta(days=5 * 365)
 """Before the first reading: what came earlier no longer matters."""
@@ -34,7 +35,7 @@ class Stress:
     dates: Dates
     gap: datetime.timedelta  # between two rows
     lines: tuple[str, ...]
-    note: str
+    note: Note
 
     @property
     def end(self) -> datetime.date:
@@ -104,7 +105,7 @@ def recharge_of(path: Path, folder: Path) -> Stress:
         f"value = {quote(value)}   # a length a day",
         'factor = "share"             # an unknown, below',
     )
-    note = f"recharge: {value}, {dates.first} to {dates.last}, in lengths a day"
+    note = Note("recharge_table", **dates.values() | {"column": value})
     return Stress(path, dates, gap, lines, note)
 
 
@@ -128,7 +129,7 @@ def wells_stress(path: Path, folder: Path) -> Stress:
         *([] if name is None else [f"name = {quote(name)}"]),
         'share = "pumped"             # an unknown, below',
     )
-    note = f"wells: {rate}, {dates.first} to {dates.last}, in volumes a day"
+    note = Note("wells_table", **dates.values() | {"column": rate})
     return Stress(path, dates, gap, lines, note)
 
 
