@@ -279,7 +279,6 @@ WARNINGS: dict[str, Wording] = {
     "time_before_engine": "the time was over before {engine}",
     # Problem files and run folders. Where maps lie, and which version wrote a run, is no reason to doubt what was inferred.
     "crs_in_degrees": "the crs {crs} counts in degrees, which are no lengths: distances, areas and gradients will be wrong; bring the coordinates into a projected crs in metres, such as UTM.",
-    "maps_at_end": "maps show the state at {when}, where [time] ends, unless other dates are asked for",
     "idle_boundary": "what enters at boundary.{tag} has no effect: u is prescribed on all of it",
     "scenario": "predicted under the changes of {file}",
     "draws_lost": "the equation has no solution for {lost} of {total} draws: left out",
@@ -359,6 +358,7 @@ INFORMATION: dict[str, Wording] = {
     "engine_adequate": "{engine} will do",
     # Problem files and run folders. Where maps lie, and which version wrote a run, is no reason to doubt what was inferred.
     "not_placed": "neither {file} nor {outline} names a crs: maps will not say where on Earth they are; add crs = 'EPSG:...', a PROJ text or WKT",
+    "maps_at_end": "maps show the state at {when}, where [time] ends, unless other dates are asked for",
     "other_version": "the run was written by riesz {saved}; this is {own}",
     # How rows of a table became observations.
     "rows_of_file": "{count} rows of {file}",
@@ -389,5 +389,13 @@ INFORMATION: dict[str, Wording] = {
     "mesh_edges": "mesh: edges up to {edge}",
     "values_skewed": "values are positive and skewed: --log models their logarithm",
     "limits_need_nuts": "engine: nuts, for values below a limit, of which there are {count}",
+    # Predictions: which places, noise and covariates they are for.
+    "places_outside": "{count} of {total} rows of {file} lie outside the domain, where nothing is predicted: {which}",
+    "median_exposure": "counts are those for {column} = {median:.4g}, the median of that column",
+    "median_trials": "a new share is one for {column} = {median:.4g}, the median of that column",
+    "median_noise": "each observation has a noise of its own: that of {what} is their median",
+    "places_unread": "{which} places have no readings of their own: what a site is off by is not known there, and how much sites differ is part of the interval",
+    "usual_covariates": "values are for {values} everywhere, the average or most frequent: give others by --covariate NAME=VALUE or NAME=RASTER.tif, or places with these columns by {points}",
+    "among_observations": "the domain was drawn about the observations: candidates lie among them; name others by --candidates",
 }
 """None of them is."""

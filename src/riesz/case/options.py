@@ -164,7 +164,7 @@ TimeLimit = Annotated[
 ]
 NUM_DRAWS = Option("So many [default: all that the run keeps]; more are computed.", "--draws")
 Covariates = Annotated[
-    Mapping[str, Any],
+    Mapping[str, Any] | None,
     Option(
         "A covariate at the places: a value, a word or a raster; repeat for others.",
         *("--covariate", "NAME=VALUE|RASTER.tif", list[str], covariates_in),
@@ -288,7 +288,7 @@ class PredictOptions:
     ] = None
     cell: Annotated[float | None, Option("Square cells of this size.")] = None
     num_draws: Annotated[int | None, Ge(2), NUM_DRAWS] = None
-    covariates: Covariates = field(default_factory=dict)
+    covariates: Covariates = None
     at: Annotated[
         Any,
         Option(
@@ -346,7 +346,7 @@ class NextOptions:
     ] = None
     report: Annotated[bool, Option("Write the report of the run, with this in it.")] = False
     num_draws: Annotated[int | None, Ge(20), NUM_DRAWS] = None
-    covariates: Covariates = field(default_factory=dict)
+    covariates: Covariates = None
     at: Annotated[
         Any,
         Option(

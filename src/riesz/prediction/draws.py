@@ -314,8 +314,11 @@ class Course(eqx.Module):
 
     def map_draws(self, draws: PosteriorDraws, date: int) -> PosteriorDraws:
         """What draws would be if the axis ended at one of the dates."""
-        states = self.maps.values().reshape(self.num_draws, len(self.shown), -1)[:, date]
+        states = self.map_states()[:, date]
         return dataclasses.replace(draws.with_states(states), shifts=self.shifts)
+
+    def map_states(self) -> Float[np.ndarray, "draw date node"]:
+        return self.maps.values().reshape(self.num_draws, len(self.shown), -1)
 
     def states(self) -> Float[np.ndarray, "draw time place"]:
         """At the places."""

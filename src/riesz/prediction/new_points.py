@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from riesz.mesh.location import Location
 from riesz.observe.sites import ErrorsGiven
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
+from riesz.problem.unknowns import MEASUREMENT, STATE, VALUE
 
 Probabilities = Float[np.ndarray, "draw #place"]
 
@@ -62,6 +63,13 @@ class NewPoints:
             when = None if self.when is None else self.when[part]
             shared = self.errors.at(self.site[part], when)
         return shifts.new_measurements(self.predictor(part), of_part(self.noise, part), shared)
+
+    def values(self, name: str, part: slice) -> Float[np.ndarray, "draw place *components"]:
+        """Of an unknown, the state, or new measurements with noise or, as "value", without."""
+        if name in self.draws.names:
+            return self.unknown(name, part)
+        kinds = {STATE: self.states, VALUE: self.location, MEASUREMENT: self.new_measurements}
+        return kinds[name](part)
 
     def unknown(self, name: str, part: slice) -> Float[np.ndarray, "draw place *components"]:
         here = self.locate(part)

@@ -26,6 +26,9 @@ class Unknown(eqx.Module):
 
 STATE, FLUX, MEASUREMENT = "u", "flux", "measurement"
 
+VALUE = "value"
+"""What is measured, without noise."""
+
 TAKEN = {
     STATE: "the state",
     TIME: "the time",

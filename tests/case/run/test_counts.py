@@ -101,6 +101,6 @@ def test_a_note_says_for_which_noise_a_prediction_is(named, parameters, of_value
     shifts = Shifts(None, None, None, noise, differs=True, scatter=None)
     for quantity, told in (("value", of_value), ("measurement", of_measurement), ("u", None)):
         note = noise_note(names, shifts, quantity)
-        assert note is None if told is None else told in note
+        assert note is None if told is None else told in str(note)
     alike = dataclasses.replace(shifts, differs=False)
     assert noise_note(names, alike, "measurement") is None

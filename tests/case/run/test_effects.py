@@ -132,8 +132,10 @@ def test_covariates_that_places_lack_are_told(run, tmp_path, table, message):
 
 def test_an_array_of_places_has_the_covariates_that_are_given(run, tmp_path):
     out, words = tmp_path / "value.csv", {"quantity": "value", "points": [[1.0, 1.0]]}
-    with pytest.raises(RieszError, match="array of points has no column Zn, rock: --quantity val"):
-        run.predict(**words).save(out)
+    for given in ({}, {"covariates": None}):
+        message = "array of points has no column Zn, rock: --quantity val"
+        with pytest.raises(RieszError, match=message):
+            run.predict(**words, **given).save(out)
     with pytest.raises(RieszError, match="array of points has no column rock"):
         run.predict(covariates={"Zn": [40.0]}, **words).save(out)
     with pytest.raises(RieszError, match="the covariate Zn has 2 values for 1 places"):

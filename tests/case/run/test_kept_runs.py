@@ -167,8 +167,9 @@ def test_what_was_fitted_is_kept_where_it_cannot_be_summarised(tmp_path):
     numbers = write_run(tmp_path / "run", case, *account_of(posterior), **details)
     assert "has no solution for 3 of 4 draws" in numbers["failed"]
     run = read_run(tmp_path / "run")
-    assert run.numbers["notes"][-1].code == "not_summarised"
-    assert run.numbers["failed"] == str(run.numbers["notes"][-1])
+    assert run.notes[-1].code == "not_summarised"
+    assert run.numbers["failed"] == str(run.notes[-1]) == run.numbers["notes"][-1]
+    assert json.loads(json.dumps(run.numbers)) == run.numbers == numbers
     assert run.numbers["failed"] in run.summary
     np.testing.assert_array_equal(run.posterior.distribution.all(), posterior.distribution.all())
 

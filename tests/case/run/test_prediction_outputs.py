@@ -233,10 +233,15 @@ def test_bad_requests_are_refused_before_any_work(words, message, fitted, tmp_pa
     assert message in str(refusal.value)
 
 
-def test_a_folder_that_may_not_be_written_to_is_told_first(tmp_path, monkeypatch):
+def request_in(folder, run, name):
+    run = dataclasses.replace(run, folder=folder)
+    return PredictionRequest(run=run, out=folder / name, cell=9.0)
+
+
+def test_a_folder_that_may_not_be_written_to_is_told_first(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(RieszError, match="you may not write to"):
-        check_request(PredictionRequest(run=tmp_path, out=tmp_path / "a.csv", cell=9.0))
+        check_request(request_in(tmp_path, fitted, "a.csv"))
 
 
 def test_a_quantity_that_is_misspelt_is_told_with_the_nearest(in_metres, tmp_path):
@@ -245,13 +250,13 @@ def test_a_quantity_that_is_misspelt_is_told_with_the_nearest(in_metres, tmp_pat
 
 
 @pytest.mark.parametrize("suffix", [".nc", ".gpkg"])
-def test_without_the_packages_the_extra_is_named(suffix, tmp_path, monkeypatch):
+def test_without_the_packages_the_extra_is_named(suffix, fitted, tmp_path, monkeypatch):
     def absent(name):
         raise ImportError(name)
 
     monkeypatch.setattr(layers, "import_module", absent)
     with pytest.raises(RieszError, match=r"pip install '\.\[gis\]'"):
-        check_request(PredictionRequest(run=tmp_path, out=tmp_path / f"a{suffix}", cell=9.0))
+        check_request(request_in(tmp_path, fitted, f"a{suffix}"))
 
 
 def test_a_geopackage_that_is_stopped_leaves_what_was_there(in_metres, tmp_path, monkeypatch):
@@ -316,10 +321,10 @@ def test_quiet_prints_nothing_and_json_prints_one_object(
 
 
 @pytest.mark.parametrize("name", ["problem.toml", "observations.csv", "wells.csv", "rivers.csv"])
-def test_what_a_run_is_read_from_is_not_overwritten(name, tmp_path):
+def test_what_a_run_is_read_from_is_not_overwritten(name, fitted, tmp_path):
     (tmp_path / name).write_text("")
     with pytest.raises(RieszError, match="is what is read here: write to another file"):
-        check_output_path(PredictionRequest(run=tmp_path, out=tmp_path / name, cell=1.0))
+        check_output_path(request_in(tmp_path, fitted, name))
 
 
 def test_a_table_of_places_keeps_its_columns_and_the_rows_outside(fitted, tmp_path):

@@ -12,8 +12,6 @@ from riesz.case.report.trust import BAD, Verdict, overall, verdicts
 from riesz.case.run.folder import MANIFEST, PROBLEM, Run, load_answers
 from riesz.case.run.measurand import (
     GAINS,
-    MEASUREMENT,
-    VALUE,
     Measurand,
     Measurements,
     measurand_of,
@@ -30,6 +28,7 @@ from riesz.prediction.contraction import Contraction
 from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.new_points import new_points
 from riesz.prediction.sensors import DataFit, fit_to_data
+from riesz.problem.unknowns import MEASUREMENT, STATE, VALUE
 
 MOST_ARROWS = 24
 """Of flow along the longer side: more would touch each other on a phone."""
@@ -71,7 +70,7 @@ class Content:
     outline: tuple[Float[np.ndarray, "corner 2"], ...]
     unknowns: tuple[str, ...]
     maps: tuple[FieldMap, ...]
-    noise_note: str | None  # which noise they are for
+    noise_note: Note | None  # which noise they are for
     parameters: tuple[Contraction, ...]
     measurements: Measurements
     flow: Flow | None
@@ -141,7 +140,7 @@ def verdicts_of(run: Run, draws: PosteriorDraws) -> tuple[DataFit, list[Verdict]
 
 
 def warnings_in(run: Run) -> tuple[Note, ...]:
-    return tuple(dict.fromkeys((*run.numbers.get("notes", ()), *run.notes)))
+    return tuple(dict.fromkeys(run.notes))
 
 
 def trust_level(run: Run) -> str:
@@ -207,7 +206,7 @@ def maps_of(
     if measured.transform is not None or shifts.local is not None:
         alone = "" if shifts.local is None else ", without what neighbours share"
         states = there.states(slice(None))
-        maps.append(field_map("u", measured.state + alone, None, states))
+        maps.append(field_map(STATE, measured.state + alone, None, states))
     maps += [
         field_map(one, one, None, draws.unknown_at(one, points, where)) for one in draws.mapped
     ]

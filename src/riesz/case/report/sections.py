@@ -169,7 +169,7 @@ def marks_note(content: Content) -> str:
     if content.measurements.censored.any():
         sentences.append("Triangles are measurements below a limit, in the colour of that limit.")
     if content.noise_note is not None:
-        sentences.append(escape(sentence(content.noise_note)))
+        sentences.append(escape(sentence(str(content.noise_note))))
     if content.flow is not None:
         sentences.append(
             "Arrows of flow are the mean of minus diffusion times the gradient of "

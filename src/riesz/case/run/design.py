@@ -13,18 +13,19 @@ from jaxtyping import Float
 
 from riesz.case.data.covariates import Category, Single, effect_design, encodings_of, every_encoding
 from riesz.case.data.rows import Covariate, covariate_in
-from riesz.case.run.folder import Run
 from riesz.case.run.request import PredictionRequest
 from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.io.maps.raster import raster_values
 from riesz.io.tables.numbers import number_in
+from riesz.notes import Note
 
 RASTERS = (".tif", ".tiff")
 
 
-def check_given(given: Mapping[str, Any], run: Run) -> None:
-    names = run.observations.covariates
-    for name in given:
+def check_given_covariates(request: PredictionRequest) -> None:
+    """Raise where one is given that the fit does not know."""
+    names = request.run.observations.covariates
+    for name in covariates_of(request):
         if name not in names:
             known = f"the fit has {any_of(names)}" if names else "the fit has no covariates"
             raise RieszError(
@@ -34,12 +35,12 @@ def check_given(given: Mapping[str, Any], run: Run) -> None:
 
 def design_at(
     request: PredictionRequest,
-    run: Run,
     points: Float[np.ndarray, "point 2"],
     needed_by: str | None = None,
 ) -> Float[np.ndarray, "point effect"] | None:
     """What multiplies each effect at the places; raises where a covariate is not known there."""
-    names, given = run.observations, request.covariates
+    run, given = request.run, covariates_of(request)
+    names = run.observations
     if not names.covariates:
         return None
     rasters = run.numbers.get("rasters", {})
@@ -105,19 +106,18 @@ def usual(encoding: Single) -> str | float:
     return float(np.exp(encoding.mean)) if encoding.log else encoding.mean
 
 
-def holds_for(request: PredictionRequest, run: Run) -> str | None:
+def usual_covariates(request: PredictionRequest) -> Note | None:
     """For which covariates a map holds that nobody named."""
-    names = run.observations
+    run, names = request.run, request.run.observations
     if request.points is not None or not names.covariates:
         return None
     left = [
         f"{one.name} = {typical if isinstance(typical := usual(one), str) else f'{typical:.4g}'}"
         for one in encodings_of(run.prepared, names.log_covariates)
-        if one.name not in {*request.covariates, *run.numbers.get("rasters", {})}
+        if one.name not in {*covariates_of(request), *run.numbers.get("rasters", {})}
     ]
-    if not left:
-        return None
-    return (
-        f"values are for {', '.join(left)} everywhere, the average or most frequent: give others "
-        "by --covariate NAME=VALUE or NAME=RASTER.tif, or places with these columns by --points"
-    )
+    return Note("usual_covariates", values=", ".join(left), points="--points") if left else None
+
+
+def covariates_of(request: PredictionRequest) -> Mapping[str, Any]:
+    return request.covariates or {}

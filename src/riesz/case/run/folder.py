@@ -109,7 +109,7 @@ class Run:
     observations: ObservationsTable  # what columns are called, and what they hold
     crs: str | None
     numbers: dict[str, Any]  # the engine and why, seconds, sizes, how well the data are met
-    notes: tuple[Note, ...] = ()  # about the version that wrote it, and a scenario
+    notes: tuple[Note, ...] = ()  # of the fit, about the version that wrote it, and a scenario
     time: Any = None  # the table [time], where the equation is one in time
     fitted: "tuple[Case, Posterior] | None" = None  # where they are at hand
     before: "Run | None" = None  # of a scenario, for which nothing is kept, the run it is of
@@ -338,11 +338,13 @@ def read_run(folder: Path | str) -> Run:
     manifest = read_results(folder / MANIFEST)
     check_unchanged(folder, manifest)
     numbers = manifest["summary"]
-    numbers["notes"] = read_notes(numbers.get("notes", ()), folder / MANIFEST)
+    notes = read_notes(numbers.get("notes", ()), folder / MANIFEST)
+    numbers["notes"] = list(map(str, notes))
     path = folder / PROBLEM
     tables = toml_in(path, None, numbers.get(DECIDED, {}))
     saved, own = (manifest.get("versions") or {}).get("riesz"), versions()["riesz"]
-    notes = () if saved == own else (Note("other_version", saved=saved, own=own),)
+    if saved != own:
+        notes = (*notes, Note("other_version", saved=saved, own=own))
     return Run(
         folder,
         parse_table(ObservationsTable, tables["observations"], path),

@@ -4,13 +4,12 @@ What a run keeps serves for hydrographs at the observed places, and for maps of 
 has; anything else is marched to anew.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.spatial import KDTree
 
 from riesz.case.file.time_axis import TimeTable, as_moment, check_times
@@ -21,7 +20,7 @@ from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.tables.numbers import number_in
 from riesz.mesh.grids import Grid
-from riesz.prediction.draws import Course, PosteriorDraws
+from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.statistics import NUM_DRAWS
 
 ALL = "all"
@@ -62,30 +61,21 @@ def moment_in(word: Any, at: Any) -> Any:
     return result if isinstance(result, float) else np.datetime64(result, "s")
 
 
-def times_available(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | None:
-    """Where a table of places has a column of dates, and no others are asked for."""
-    rows, date = request.rows, run.observations.date
-    if request.at is not None or rows is None or date not in rows.table.header:
-        return None
-    table = rows.within
-    return check_times(table.times(str(date)), axis, table.path, table.at)
-
-
-def scene_in_time(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
+def scene_in_time(request: PredictionRequest, at: Where, sites: Sequence[str]) -> Scene:
     """Draws of the state at the dates that are asked for, at the places `at`."""
-    axis = axis_of(run)
-    own = times_available(request, run, axis)
-    times = parse_times(ALL if request.at is None else request.at, axis) if own is None else own
-    numbers, is_paired = axis.numbers(times), own is not None
-    scene = Scene(at, (), sites, times, paired=is_paired)
-    course = run.stored.course if run.stored else None
-    if course is not None and request.num_draws is None and request.seed == 0:
-        thens = load_thens(run, course, at, numbers, is_paired=is_paired)
-        if thens:
-            return dataclasses.replace(scene, thens=thens)
-    draws, states = solve_in_time_at(request, run, at, times, paired=is_paired)
-    if is_paired:
-        return dataclasses.replace(scene, thens=(Then(draws, states, times=numbers),))
+    axis, rows = axis_of(request.run), request.rows
+    column = request.column_of_dates
+    if column is None or rows is None:
+        times, paired = parse_times(ALL if request.at is None else request.at, axis), False
+    else:
+        table, paired = rows.within, True
+        times = check_times(table.times(column), axis, table.path, table.at)
+    numbers = axis.numbers(times)
+    draws, states = load_states(request, at, numbers, paired=paired) or solve_in_time_at(
+        request, at, times, paired=paired
+    )
+    if paired:
+        return Scene(request, at, (Then(draws, states, times=numbers),), sites, times, paired=True)
     by_time = np.moveaxis(states.reshape(len(states), len(times), -1), 1, 0)
     thens = tuple(
         Then(draws, values, when, number)
@@ -93,51 +83,45 @@ def scene_in_time(request: PredictionRequest, run: Run, at: Where, sites: Sequen
         else Then(draws.with_states(values), None, when, number)
         for values, when, number in zip(by_time, format_times(times), numbers[:, None], strict=True)
     )
-    return dataclasses.replace(scene, thens=thens)
+    return Scene(request, at, thens, sites, times)
 
 
 def is_points(at: Where) -> bool:
     return not (at is None or isinstance(at, Grid))
 
 
-def load_thens(
-    run: Run, course: Course, at: Where, numbers: Float[np.ndarray, " time"], *, is_paired: bool
-) -> tuple[Then, ...]:
-    """From what the run keeps, where that is enough; else none."""
-    assert run.stored is not None
-    draws, axis, when = run.stored.draws, course.axis, format_times(course.axis.dates(numbers))
-    if is_points(at):
-        far, place = KDTree(course.places).query(np.asarray(at))
-        if (far > 0).any():
-            return ()
-        states, (step, share) = course.states(), axis.locate_times(numbers, "dates asked for")
-        last = course.map_draws(draws, -1)
-        if is_paired:
-            before, after = (states[:, step + end, place] for end in (0, 1))
-            values = (1 - share) * before + share * after
-            return (Then(last, values, times=numbers),)
-        thens = []
-        for k, part, word, number in zip(
-            step.tolist(), share.tolist(), when, numbers[:, None], strict=True
-        ):
-            values = (1 - part) * states[:, k] + part * states[:, k + 1]
-            thens.append(Then(last, values[:, place], word, times=number))
-        return tuple(thens)
-    known = axis.times[course.shown]
-    if not np.isin(numbers, known).all():
-        return ()
-    rows: Int[np.ndarray, " time"] = np.searchsorted(known, numbers)
-    return tuple(
-        Then(course.map_draws(draws, row), None, word)
-        for row, word in zip(rows.tolist(), when, strict=True)
-    )
+DrawsAndStates = tuple[PosteriorDraws, Float[np.ndarray, " draw *row"]]
+"""A row is a place at its time, or a place at each of the times, time by time."""
+
+
+def load_states(
+    request: PredictionRequest, at: Where, numbers: Float[np.ndarray, " time"], *, paired: bool
+) -> DrawsAndStates | None:
+    """From what the run keeps, where that is enough."""
+    stored = request.run.stored
+    if stored is None or stored.course is None or (request.num_draws, request.seed) != (None, 0):
+        return None
+    course, draws = stored.course, stored.course.map_draws(stored.draws, -1)
+    if not is_points(at):
+        known = course.axis.times[course.shown]
+        if not np.isin(numbers, known).all():
+            return None
+        return draws, course.map_states()[:, np.searchsorted(known, numbers)]
+    far, place = KDTree(course.places).query(np.asarray(at))
+    if (far > 0).any():
+        return None
+    step, share = course.axis.locate_times(numbers, "dates asked for")
+    if not paired:
+        step, share = step[:, None], share[:, None]
+    states = course.states()
+    return draws, (1 - share) * states[:, step, place] + share * states[:, step + 1, place]
 
 
 def solve_in_time_at(
-    request: PredictionRequest, run: Run, at: Where, times: Times, *, paired: bool
-) -> tuple[PosteriorDraws, Float[np.ndarray, "draw row"]]:
+    request: PredictionRequest, at: Where, times: Times, *, paired: bool
+) -> DrawsAndStates:
     """By a march for each draw, as many as can be held."""
-    opened = import_module(PROBLEM_OF_RUN)
+    opened, run = import_module(PROBLEM_OF_RUN), request.run
     points = None if at is None or isinstance(at, Grid) else at
     read = opened.reading(run.case.problem, times, points, paired=paired)
     fitting, asked = MOST_NUMBERS // read.rows.num_rows, request.num_draws

@@ -9,15 +9,13 @@ from jaxtyping import Bool, Float
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.io.maps.geopackage import Table, geopackage_modules
+from riesz.notes import Note
 from riesz.observe.distributions import AbstractObservationDistribution
 from riesz.prediction.draws import Observed, Shifts
 from riesz.prediction.sensors import ENDS
-from riesz.problem.unknowns import MEASUREMENT
+from riesz.problem.unknowns import MEASUREMENT, STATE, VALUE
 
 LOG = "log"
-
-VALUE = "value"
-"""The measured quantity, among those that can be predicted."""
 
 GAINS = {"point_source": "wells", "leakage": "rivers"}
 """What the terms of an equation are called where it describes an aquifer."""
@@ -59,7 +57,7 @@ class Measurand:
         if quantity in (VALUE, MEASUREMENT):
             return self.unit
         is_measured = self.transform is None and self.rate is None
-        return self.unit if quantity == "u" and is_measured else None
+        return self.unit if quantity == STATE and is_measured else None
 
 
 def measurand_of(names: ObservationsTable) -> Measurand:
@@ -67,19 +65,16 @@ def measurand_of(names: ObservationsTable) -> Measurand:
     return Measurand(name=names.value, unit=names.unit, transform=names.transform)
 
 
-def noise_note(names: ObservationsTable, shifts: Shifts, quantity: str) -> str | None:
+def noise_note(names: ObservationsTable, shifts: Shifts, quantity: str) -> Note | None:
     """Where observations differ in their noise, that of which one a new measurement has."""
     if not shifts.differs or quantity not in (VALUE, MEASUREMENT):
         return None
-    if names.exposure is not None:
-        middle = float(np.median(shifts.parameters["exposure"]))
-        return f"counts are those for {names.exposure} = {middle:.4g}, the median of that column"
-    if quantity == VALUE:
-        return None
-    if names.trials is not None:
-        middle = float(np.median(shifts.parameters["trials"]))
-        return f"a new share is one for {names.trials} = {middle:.4g}, the median of that column"
-    return "each observation has a noise of its own: that of a new measurement is their median"
+    of = {"exposure": names.exposure, "trials": None if quantity == VALUE else names.trials}
+    for code, column in of.items():
+        if column is not None:
+            middle = float(np.median(shifts.parameters[code]))
+            return Note(f"median_{code}", column=column, median=middle)
+    return None if quantity == VALUE else Note("median_noise", what="a new measurement")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,18 +12,11 @@ from jaxtyping import Float
 from scipy.spatial import Delaunay
 
 from riesz.case.options import NextOptions, PredictOptions
-from riesz.case.run.design import check_given, design_at, holds_for
+from riesz.case.run.design import design_at, usual_covariates
 from riesz.case.run.folder import NEXT, Run, load_answers
-from riesz.case.run.measurand import GAINS, LOG, VALUE, Measurand, measurand_of
+from riesz.case.run.measurand import GAINS, LOG, Measurand, measurand_of
 from riesz.case.run.outputs import PLOT
-from riesz.case.run.predict import (
-    asks_for_dates,
-    check_dates,
-    places_at,
-    request_of,
-    scene_of,
-    with_rows,
-)
+from riesz.case.run.predict import places_at, scene_of, with_rows
 from riesz.case.run.request import (
     CSV,
     MODULES,
@@ -34,6 +27,7 @@ from riesz.case.run.request import (
     Where,
     check_output_path,
     format_times,
+    request_of,
 )
 from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.geometry.crs import project
@@ -43,6 +37,7 @@ from riesz.io.store.results import results, write_results
 from riesz.mesh.grids import Grid
 from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.notes import Note
 from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.next_draws import (
     BUDGET,
@@ -54,54 +49,44 @@ from riesz.prediction.next_draws import (
     threshold_in,
 )
 from riesz.prediction.next_places import NextPlaces
+from riesz.problem.unknowns import VALUE
 
 SUFFIXES = (CSV, TIF, PNG)
 
+SAME_OPTIONS = ("cell", "num_draws", "seed", "covariates", "at")
+"""Which predictions have, too."""
+
 NUM_CANDIDATES = 2500
 """About so many cells, where no candidates are named."""
-
-
-AMONG = (
-    "the domain was drawn about the observations: candidates lie among them; name others by "
-    "--candidates"
-)
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """An answer, and where its candidates are."""
 
-    run: Run
     at: Where
     scene: Scene
     found: NextPlaces
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...]
+
+    @property
+    def run(self) -> Run:
+        return self.scene.request.run
 
 
 def write_next(run: Run, options: NextOptions) -> dict[str, Any]:
     """Rank the candidates, and write the files; returns in short what was found."""
-    request = request_of(
-        PredictOptions(
-            VALUE,
-            points=options.candidates,
-            cell=options.cell,
-            num_draws=options.num_draws,
-            seed=options.seed,
-            covariates=options.covariates,
-            at=options.at,
-        ),
-        run,
-        Path(NEXT).with_suffix(CSV),
-        "array of candidates",
-    )
+    same = {name: getattr(options, name) for name in SAME_OPTIONS}
+    asked = PredictOptions(VALUE, points=options.candidates, **same)
+    request = request_of(run, asked, Path(NEXT).with_suffix(CSV), "array of candidates")
     out = [options.out] if isinstance(options.out, Path | str) else options.out
     paths = [Path(one) for one in out]
     check_next_request(request, paths)
-    asked = find_next(run, request, options)
-    files = [file for path in paths for file in write_candidates(asked, path)]
-    answer = in_short(asked, request, files)
+    ranking = find_next(request, options)
+    files = [file for path in paths for file in write_candidates(ranking, path)]
+    answer = in_short(ranking, files)
     if options.report:
-        keep_answer(run.folder, asked, answer)
+        keep_answer(run.folder, ranking, answer)
         answer["files"].append(run.report()["out"])
     return answer
 
@@ -126,26 +111,22 @@ def check_next_request(request: PredictionRequest, paths: Iterable[Path]) -> Non
         check_output_path(own)
 
 
-def find_next(run: Run, request: PredictionRequest, options: NextOptions) -> Ranking:
-    quantity = options.quantity
-    known = run.stored.draws if run.stored else run.draws(request.num_draws, request.seed)
-    request = with_rows(request, run, known.mesh)
-    check_dates(request, run)
-    check_given(request.covariates, run)
+def find_next(request: PredictionRequest, options: NextOptions) -> Ranking:
+    run, quantity, known = request.run, options.quantity, request.known
+    request = with_rows(request, known.mesh)
     measured = measurand_of(run.observations).with_link(known.shifts.scatter)
     named, level = look_up(quantity, measured, known)
     target(known, named, level=level)  # raises where there is no such quantity, before any march
     if request.points is None and request.cell is None:
         request = dataclasses.replace(request, cell=usual_cell(known.mesh))
-    at, notes = places_at(request, run, known.mesh), []
+    at, notes = places_at(request, known.mesh), ()
     if request.rows is not None:
         notes = request.rows.notes
     elif isinstance(at, Grid) and run.is_around_observations:
         # Beyond the observations nothing holds the boundary: any place there would tell most.
-        at, notes = cells_in_hull(at, run.prepared.points), [AMONG]
+        at, notes = cells_in_hull(at, run.prepared.points), (Note("among_observations"),)
     # Of dates that candidates have themselves, what is to be known is of the last one.
-    paired = request.at is None and asks_for_dates(request, run)
-    scene = scene_of(request, run, at if paired else None, ())
+    scene = scene_of(request, None if request.column_of_dates is None else at, ())
     first, *others = scene.thens
     if others:
         raise RieszError(
@@ -158,13 +139,19 @@ def find_next(run: Run, request: PredictionRequest, options: NextOptions) -> Ran
         draws,
         points,
         locate(draws.mesh, points),
-        design=design_at(request, run, points, "a measurement there"),
+        design=design_at(request, points, "a measurement there"),
         given=first.states,
         noise_sd=options.noise,
     )
     of = dataclasses.replace(target(draws, named, level=level), name=quantity)
+    usual = usual_covariates(request)
+    every = (
+        *(*notes, *run.notes),
+        usual and Note(usual.code, **dict(usual.values) | {"points": "--candidates"}),
+        Note("median_noise", what="the next") if draws.shifts.differs else None,
+    )
     ranked = rank_places(reword(of, quantity), there, options.count)
-    return Ranking(run, at, scene, ranked, tuple(notes))
+    return Ranking(at, scene, ranked, tuple(one for one in every if one))
 
 
 def cells_in_hull(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Grid:
@@ -279,17 +266,9 @@ def write_candidates(asked: Ranking, path: Path) -> list[Path]:
     return [path, style_of(path)]
 
 
-def in_short(asked: Ranking, request: PredictionRequest, files: list[Path]) -> dict[str, Any]:
-    run, result, scene = asked.run, asked.found, asked.scene
-    for_which = holds_for(request, run)
+def in_short(asked: Ranking, files: list[Path]) -> dict[str, Any]:
+    result, scene = asked.found, asked.scene
     when = "" if scene.paired or scene.times is None else format_times(scene.times)[0]
-    notes = [
-        *asked.notes,
-        *map(str, run.notes),
-        *([for_which.replace("--points", "--candidates")] if for_which else []),
-    ]
-    if scene.draws.shifts.differs:
-        notes.append("each observation has a noise of its own: that of the next is their median")
     return {
         "quantity": result.quantity,
         "words": result.words,
@@ -299,7 +278,7 @@ def in_short(asked: Ranking, request: PredictionRequest, files: list[Path]) -> d
         "candidates": len(result.points),
         "draws": result.num_draws,
         "places": candidate_rows(asked)[: len(result.chosen)],
-        "notes": notes,
+        "notes": list(map(str, asked.notes)),
         "files": [str(path) for path in files],
     }
 

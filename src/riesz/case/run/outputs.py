@@ -10,17 +10,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.run.folder import Run
-from riesz.case.run.measurand import MEASUREMENT, Measurand, measurements_layer, measurements_of
+from riesz.case.run.measurand import Measurand, measurements_layer, measurements_of
 from riesz.case.run.request import (
-    FLUX,
     GPKG,
     NC,
     PNG,
-    STATE,
     TIF,
     VTU,
-    PlaceRows,
     PredictionRequest,
     Scene,
     format_times,
@@ -40,6 +36,7 @@ from riesz.io.store.files import write_bytes
 from riesz.mesh.grids import Grid, arrow_grid
 from riesz.mesh.location import locate
 from riesz.prediction.draws import PosteriorDraws
+from riesz.problem.unknowns import FLUX, MEASUREMENT, STATE
 
 PLOT = "riesz.plot"
 """Imported where a figure is drawn, since most files need none."""
@@ -51,11 +48,10 @@ MOST_ARROWS = 40
 """Of flow, along the longer side of the domain."""
 
 
-def write_bands(
-    request: PredictionRequest, run: Run, scene: Scene, measured: Measurand, bands: Sequence[Band]
-) -> list[Path]:
+def write_bands(scene: Scene, measured: Measurand, bands: Sequence[Band]) -> list[Path]:
     """Write the file, and what goes with it; returns their names."""
-    path, crs, at, draws = request.out, run.crs, scene.at, scene.draws
+    request, at, draws = scene.request, scene.at, scene.draws
+    path, run, crs = request.out, request.run, request.run.crs
     tags = {"quantity": request.quantity, "statistic": request.stat}
     match request.suffix:
         case suffix if suffix == TIF and isinstance(at, Grid):
@@ -74,9 +70,9 @@ def write_bands(
             place = "cell_data" if request.quantity == FLUX else "point_data"
             write_mesh(path, draws.mesh, **{place: {band.label: band.values for band in bands}})
         case suffix if suffix == PNG:
-            write_hydrographs(request, run, scene, measured, bands)
+            write_hydrographs(scene, measured, bands)
         case _:
-            write_predictions_csv(path, run, scene, bands, request.rows)
+            write_predictions_csv(scene, bands)
     return [path]
 
 
@@ -88,14 +84,13 @@ def flow_layer(request: PredictionRequest, draws: PosteriorDraws) -> dict[str, A
     return {"flow": arrows(points, draws.flux_at(locate(draws.mesh, points)))}
 
 
-def write_predictions_csv(
-    path: Path, run: Run, scene: Scene, bands: Sequence[Band], rows: PlaceRows | None
-) -> None:
+def write_predictions_csv(scene: Scene, bands: Sequence[Band]) -> None:
     """A CSV file: sites, coordinates and dates, then the values, with all their digits.
 
     Rows of one place follow each other, date by date. A table of places keeps all its columns and
     rows; there are no values where a row lies outside the domain.
     """
+    run, rows = scene.request.run, scene.request.rows
     names, at, points = run.observations, scene.at, scene.points
     if names.crs is not None and run.crs is not None:
         points = project(points, run.crs, names.crs)  # as the columns of these names are
@@ -124,14 +119,12 @@ def write_predictions_csv(
     for own, is_inside in zip(cells, inside, strict=True):
         for date in when:
             writer.writerow([*own, *date, *(next(result) if is_inside else [""] * len(values))])
-    write_bytes(path, text.getvalue().encode())
+    write_bytes(scene.request.out, text.getvalue().encode())
 
 
-def write_hydrographs(
-    request: PredictionRequest, run: Run, scene: Scene, measured: Measurand, bands: Sequence[Band]
-) -> None:
+def write_hydrographs(scene: Scene, measured: Measurand, bands: Sequence[Band]) -> None:
     """Mean and 95 % interval of the quantity in time, at each place."""
-    plot = import_module(PLOT)
+    plot, request = import_module(PLOT), scene.request
     count = min(len(scene.points), MOST_PANELS)
     columns = min(COLUMNS, count)
     figure, panels = plot.new_figure(columns, -(-count // columns), width=3.6, height=2.3)
@@ -139,7 +132,7 @@ def write_hydrographs(
         np.stack([band.values for band in own])
         for own in (bands[i::3] for i in range(3))  # as a request has them for a figure
     )
-    data, label = run.prepared, measured.label
+    data, label = request.run.prepared, measured.label
     is_logarithm = request.quantity == STATE and measured.transform is not None
     for place, panel in enumerate(panels[:count]):
         point, read = scene.points[place], None

@@ -17,37 +17,37 @@ from jaxtyping import Float, Int
 
 from riesz.case.data.rows import check_inside_mesh, inside_of, plain_rows, rows_at_places
 from riesz.case.options import PredictOptions
-from riesz.case.run.design import check_given, design_at, holds_for
+from riesz.case.run.design import check_given_covariates, design_at, usual_covariates
 from riesz.case.run.folder import PROBLEM_OF_RUN, Run
-from riesz.case.run.measurand import MEASUREMENT, VALUE, Measurand, measurand_of, noise_note
+from riesz.case.run.measurand import Measurand, measurand_of, noise_note
 from riesz.case.run.outputs import write_bands
 from riesz.case.run.request import (
-    ENSEMBLE,
-    FLUX,
     PNG,
-    STATE,
     VTU,
     PlaceRows,
     PredictionRequest,
     Scene,
+    Statistic,
     Then,
     Where,
     check_request,
     check_request_places,
+    request_of,
     statistics_in,
 )
 from riesz.errors import FileFormatError, RieszError, nearest
-from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, bands_of, finite_range
 from riesz.io.tables.layers import TextTable, read_table
 from riesz.mesh.grids import Grid
 from riesz.mesh.grids import grid as cells_over
 from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh
+from riesz.notes import Note
 from riesz.observe.sites import UNREAD, SiteErrors
 from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.new_points import new_points
 from riesz.prediction.statistics import Prediction, over_places
+from riesz.problem.unknowns import FLUX, MEASUREMENT, STATE, VALUE
 
 DATED = "riesz.case.run.in_time"
 """What knows of dates: imported where they are asked for, since it takes as long as a map."""
@@ -62,11 +62,10 @@ Drawn = Callable[[slice], Float[np.ndarray, "draw place *components"]]
 class PredictedBands(NamedTuple):
     """What a file of a prediction is made of."""
 
-    request: PredictionRequest
     scene: Scene
     measured: Measurand
     bands: list[Band]
-    notes: list[str]
+    notes: tuple[Note, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,51 +98,38 @@ class RunPrediction:
         """
         request = self.request(Path(out))
         check_request(request)
-        request, scene, measured, bands, notes = self.compute(request)
-        written = write_bands(request, self.run, scene, measured, bands)
+        scene, measured, bands, notes = self.compute(request)
+        written = write_bands(scene, measured, bands)
         is_measured = request.quantity in (VALUE, MEASUREMENT)
+        usual = usual_covariates(scene.request) if is_measured else None
         first = bands[0].values
         return {
             "out": str(request.out),
             "places": len(first[scene.at.inside] if isinstance(scene.at, Grid) else first),
             "dates": [then.when for then in scene.thens if then.when],
             "ranges": ranges_of(bands),
-            "holds_for": holds_for(request, self.run) if is_measured else None,
-            "notes": notes,
+            "holds_for": usual and str(usual),
+            "notes": list(map(str, notes)),
             "files": [str(path) for path in written],
         }
 
     def request(self, out: Path) -> PredictionRequest:
-        return request_of(self.options, self.run, out, "array of points")
+        return request_of(self.run, self.options, out, "array of points")
 
     def compute(self, request: PredictionRequest) -> PredictedBands:
-        run, changes = self.run, request.changes
-        known = run.stored.draws if run.stored else run.draws(request.num_draws, request.seed)
+        known = request.known
         check_quantity(known, request)
-        request = with_rows(request, run, known.mesh)
-        check_dates(request, run)
-        check_given(request.covariates, run)
-        where = places_for(request, run, known.mesh)
-        under = run if changes is None else run.scenario(changes)
-        scene = scene_of(request, under, *where)
-        measured = measurand_of(run.observations).with_link(known.shifts.scatter)
-        bands = bands_at(request, under, scene, measured)
-        noise = noise_note(run.observations, known.shifts, request.quantity)
-        notes = [
-            *(() if request.rows is None else request.rows.notes),
-            *map(str, (*run.numbers.get("notes", ()), *under.notes)),
-            *filter(None, [noise, unread_note(request, scene)]),
-        ]
-        return PredictedBands(request, scene, measured, bands, notes)
-
-
-def request_of(options: PredictOptions, run: Run, out: Path, what: str) -> PredictionRequest:
-    """With places as a file or as an array of numbers."""
-    places = Path(options.points) if isinstance(options.points, str) else options.points
-    if places is not None and not isinstance(places, Path):
-        places = as_points(places, what)
-    words: dict[str, Any] = vars(options) | {"points": places}
-    return PredictionRequest(**words, run=run.folder, out=out)
+        request = with_rows(request, known.mesh)
+        at, sites = places_for(request, known.mesh)
+        if request.changes is not None:
+            request = replace(request, run=self.run.scenario(request.changes))
+        scene = scene_of(request, at, sites)
+        measured = measurand_of(self.run.observations).with_link(known.shifts.scatter)
+        bands = [band for then in scene.thens for band in bands_then(scene, then, measured)]
+        of_noise = noise_note(self.run.observations, known.shifts, request.quantity)
+        of_places = () if request.rows is None else request.rows.notes
+        notes = (*of_places, *request.run.notes, of_noise, unread_note(scene))
+        return PredictedBands(scene, measured, bands, tuple(one for one in notes if one))
 
 
 def ranges_of(bands: Sequence[Band]) -> dict[str, list[float]]:
@@ -156,37 +142,28 @@ def ranges_of(bands: Sequence[Band]) -> dict[str, list[float]]:
     return result
 
 
-def asks_for_dates(request: PredictionRequest, run: Run) -> bool:
-    """Whether other dates are wanted than the last: by name, for hydrographs, or by a table of
-    places that has a column of them."""
-    if run.time is None:
-        return False
-    if request.at is not None or request.suffix == PNG:
-        return True
-    return request.rows is not None and run.observations.date in request.rows.table.header
-
-
-def check_dates(request: PredictionRequest, run: Run) -> None:
-    if run.time is None and (request.at is not None or request.suffix == PNG):
+def check_dates(request: PredictionRequest) -> None:
+    if request.run.time is None and (request.at is not None or request.suffix == PNG):
         asked = "a hydrograph" if request.at is None else "dates"
         raise RieszError(
-            f"{request.run} is of a steady state, and {asked} were asked for: only a run of a "
-            "problem file with [time] has them."
+            f"{request.run.folder} is of a steady state, and {asked} were asked for: only a run of "
+            "a problem file with [time] has them."
         )
-    if request.quantity not in (MEASUREMENT, VALUE, STATE) and asks_for_dates(request, run):
+    if request.quantity not in (MEASUREMENT, VALUE, STATE) and request.has_dates:
         raise RieszError(
             f"{request.quantity} does not change in time: leave dates out, and ask for a file that "
             "is no hydrograph."
         )
 
 
-def scene_of(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
-    if asks_for_dates(request, run):
-        scene = import_module(DATED).scene_in_time(request, run, at, sites)
+def scene_of(request: PredictionRequest, at: Where, sites: Sequence[str]) -> Scene:
+    run = request.run
+    if request.has_dates:
+        scene = import_module(DATED).scene_in_time(request, at, sites)
     else:
         last = None if run.time is None else import_module(DATED).axis_of(run).times[-1:]
         draws = run.draws(request.num_draws, request.seed)
-        scene = Scene(at, (Then(draws, times=last),), sites)
+        scene = Scene(request, at, (Then(draws, times=last),), sites)
     errors = scene.draws.shifts.sites
     if errors is None or not isinstance(at, np.ndarray):
         return scene
@@ -207,19 +184,14 @@ def site_numbers(
     return np.array([known.get(name, UNREAD) for name in names], int)
 
 
-def unread_note(request: PredictionRequest, scene: Scene) -> str | None:
+def unread_note(scene: Scene) -> Note | None:
     """That predictions at places without readings do not know the level of the site."""
-    shifts, numbers = scene.draws.shifts, scene.numbers
-    if shifts.sites is None or request.quantity != MEASUREMENT:
+    numbers, total = scene.numbers, len(scene.points)
+    if scene.draws.shifts.sites is None or scene.request.quantity != MEASUREMENT:
         return None
-    unread = len(scene.points) if numbers is None else int((numbers == UNREAD).sum())
-    if not unread:
-        return None
-    which = "all" if unread == len(scene.points) else f"{unread} of {len(scene.points)}"
-    return (
-        f"{which} places have no readings of their own: what a site is off by is not known there, "
-        "and how much sites differ is part of the interval"
-    )
+    unread = total if numbers is None else int((numbers == UNREAD).sum())
+    which = "all" if unread == total else f"{unread} of {total}"
+    return Note("places_unread", which=which) if unread else None
 
 
 def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
@@ -243,36 +215,27 @@ def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
         )
 
 
-def bands_at(request: PredictionRequest, run: Run, scene: Scene, measured: Measurand) -> list[Band]:
-    """Each statistic of each component of the quantity, or each draw, date by date."""
-    return [
-        band for then in scene.thens for band in bands_then(request, run, scene, then, measured)
-    ]
-
-
-def bands_then(
-    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measurand
-) -> list[Band]:
-    name, at = request.quantity, scene.at
-    num_axes, unit = 2 if isinstance(at, Grid) else 1, measured.unit_of(name)
-    if request.stat == ENSEMBLE:
-        return [
-            band
-            for i, draw in enumerate(ensemble(request, run, scene, then, measured))
-            for band in bands_of(
-                f"{name}_draw{i:04d}", fill_grid(draw, at), num_axes, unit=unit, when=then.when
-            )
+def bands_then(scene: Scene, then: Then, measured: Measurand) -> list[Band]:
+    """Each statistic of each component of the quantity, or each draw, at one of the dates."""
+    request, at = scene.request, scene.at
+    name, unit, wanted = request.quantity, measured.unit_of(request.quantity), request.statistics
+    if wanted:
+        result, of = place_statistics(scene, then, measured), format_quantity(name, measured)
+        columns = [
+            (one.name, one.of(result), f"{one.about} of {of}", one.unit(unit)) for one in wanted
         ]
-    result = place_statistics(request, run, scene, then, measured)
+    else:
+        draws = enumerate(ensemble(scene, then, measured))
+        columns = [(f"draw{i:04d}", draw, "", unit) for i, draw in draws]
     return [
         band
-        for one in statistics_in(request.shown)
+        for label, values, about, own in columns
         for band in bands_of(
-            f"{name}_{one.name}",
-            fill_grid(one.of(result), at),
-            num_axes,
-            about=f"{one.about} of {format_quantity(name, measured)}",
-            unit=one.unit(unit),
+            f"{name}_{label}",
+            at.fill(values) if isinstance(at, Grid) else values,
+            2 if isinstance(at, Grid) else 1,
+            about=about,
+            unit=own,
             when=then.when,
         )
     ]
@@ -284,47 +247,50 @@ def format_quantity(name: str, measured: Measurand) -> str:
 
 
 def ensemble(
-    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measurand
+    scene: Scene, then: Then, measured: Measurand
 ) -> Float[np.ndarray, "draw place *components"]:
     """Every draw by itself: what is not shared between places is drawn for each."""
-    if request.quantity == FLUX:
-        settings = (then.draws.num_draws, request.seed)
-        return import_module(PROBLEM_OF_RUN).flux_draws(run.posterior, scene.at, *settings)
-    return draws_at(request, run, scene, then, measured, together=False)(slice(None))
+    if scene.request.quantity == FLUX:
+        draws = flux(scene, then, keep_draws=True).draws
+        assert draws is not None
+        return draws
+    return draws_at(scene, then, measured, together=False)(slice(None))
 
 
-def place_statistics(
-    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measurand
-) -> Prediction:
-    wanted, num_draws = statistics_in(request.shown), then.draws.num_draws
-    quantiles = [level for one in wanted for level in one.quantiles]
-    exceed = [value for one in wanted for value in one.exceed]
-    if request.quantity == FLUX:
-        settings = (num_draws, request.seed, quantiles, exceed)
-        points = scene.at.points if isinstance(scene.at, Grid) else scene.at
-        return import_module(PROBLEM_OF_RUN).flux_statistics(run.posterior, points, *settings)
-    sampler = draws_at(request, run, scene, then, measured, together=True)
-    return over_places(sampler, len(scene.points), num_draws, quantiles, exceed)
+def place_statistics(scene: Scene, then: Then, measured: Measurand) -> Prediction:
+    if scene.request.quantity == FLUX:
+        return flux(scene, then)
+    sampler = draws_at(scene, then, measured, together=True)
+    sizes, levels = (len(scene.points), then.draws.num_draws), levels_in(scene.request.statistics)
+    return over_places(sampler, *sizes, levels["quantiles"], levels["exceed"])
 
 
-def draws_at(
-    request: PredictionRequest,
-    run: Run,
-    scene: Scene,
-    then: Then,
-    measured: Measurand,
-    *,
-    together: bool,
-) -> Drawn:
+def levels_in(statistics: Sequence[Statistic]) -> dict[str, list[float]]:
+    return {
+        "quantiles": [level for one in statistics for level in one.quantiles],
+        "exceed": [value for one in statistics for value in one.exceed],
+    }
+
+
+def flux(scene: Scene, then: Then, *, keep_draws: bool = False) -> Prediction:
+    """At points or on a grid, or in the middle of each cell; of the first experiment."""
+    request = scene.request
+    points = scene.at.points if isinstance(scene.at, Grid) else scene.at
+    drawn = {"num_draws": then.draws.num_draws, "seed": request.seed, "keep_draws": keep_draws}
+    asked: dict[str, Any] = levels_in(request.statistics) | drawn
+    opened = import_module(PROBLEM_OF_RUN)
+    return opened.predict(request.run.posterior, FLUX, points, experiment=0, **asked)
+
+
+def draws_at(scene: Scene, then: Then, measured: Measurand, *, together: bool) -> Drawn:
     """Draws of the quantity at places, some of them at a time."""
-    name, points, draws = request.quantity, scene.points, then.draws
-    where = None if scene.at is None else locate(draws.mesh, points)
-    design = design_at(request, run, points) if name in (VALUE, MEASUREMENT) else None
+    request, points, draws = scene.request, scene.points, then.draws
+    name, is_measured = request.quantity, request.quantity in (VALUE, MEASUREMENT)
     there = new_points(
         draws,
         points,
-        where,
-        design,
+        None if scene.at is None else locate(draws.mesh, points),
+        design_at(request, points) if is_measured else None,
         given=then.states,
         seed=request.seed,
         together=together,
@@ -333,22 +299,15 @@ def draws_at(
     )
 
     def of(part: slice) -> Float[np.ndarray, "draw place *components"]:
-        if name in draws.names:
-            return there.unknown(name, part)
-        if name == STATE:
-            return there.states(part)
-        values = there.location(part) if name == VALUE else there.new_measurements(part)
-        return np.asarray(measured.of(values))
+        values = there.values(name, part)
+        return np.asarray(measured.of(values)) if is_measured else values
 
     return of
 
 
-def fill_grid(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..."]:
-    return at.fill(values) if isinstance(at, Grid) else values
-
-
-def places_for(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Where, Sequence[str]]:
+def places_for(request: PredictionRequest, mesh: Mesh) -> tuple[Where, Sequence[str]]:
     """And the sites there, where they are the observed ones and have names."""
+    run = request.run
     if request.suffix == VTU:
         return None, ()
     if request.is_at_observed:  # each place once, with the first site there
@@ -358,15 +317,22 @@ def places_for(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Where,
     rows, site = request.rows, run.observations.site
     is_named = rows is not None and run.prepared.sites is not None and site in rows.table.header
     sites = rows.within.words(str(site)) if rows is not None and is_named else ()
-    return places_at(request, run, mesh), sites
+    return places_at(request, mesh), sites
 
 
-def with_rows(request: PredictionRequest, run: Run, mesh: Mesh) -> PredictionRequest:
-    """With the file of points read, once for all; raises where none lies in the domain."""
-    if not isinstance(request.points, Path):
-        return request
+def with_rows(request: PredictionRequest, mesh: Mesh) -> PredictionRequest:
+    """With the file of points read, once for all; raises where none lies in the domain, or what is
+    given beside has no bearing on it."""
+    if isinstance(request.points, Path):
+        request = replace(request, rows=place_rows(request.points, request.run, mesh))
+    check_dates(request)
+    check_given_covariates(request)
+    return request
+
+
+def place_rows(path: Path, run: Run, mesh: Mesh) -> PlaceRows:
     names = run.observations
-    table = read_table(request.points, value=names.y)
+    table = read_table(path, value=names.y)
     axes, sites = (names.x, names.y), run.prepared.sites
     if sites is not None and names.site in table.header and not set(axes) <= set(table.header):
         numbers = places_of_sites(table, str(names.site), sites, run.prepared.points)
@@ -376,7 +342,7 @@ def with_rows(request: PredictionRequest, run: Run, mesh: Mesh) -> PredictionReq
     inside = inside_of(mesh, rows.points)
     if not inside.any():
         check_inside_mesh(rows, mesh)
-    return replace(request, rows=PlaceRows(table, inside, rows.points[inside]))
+    return PlaceRows(table, inside, rows.points[inside])
 
 
 def places_of_sites(
@@ -393,13 +359,14 @@ def places_of_sites(
     return np.array([first[site] for site in table.words(name)])
 
 
-def places_at(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:
+def places_at(request: PredictionRequest, mesh: Mesh) -> Where:
     if request.rows is not None:
         return request.rows.points
     if isinstance(request.points, np.ndarray):
-        axes, places = (run.observations.x, run.observations.y), request.points
-        check_inside_mesh(plain_rows(Path("points"), places, place="row", axes=axes), mesh)
-        return places
+        names, places = request.run.observations, request.points
+        rows = plain_rows(Path("points"), places, place="row", axes=(names.x, names.y))
+        check_inside_mesh(rows, mesh)
+        return rows.points
     if request.grid is None:
         if request.cell is not None and request.cell > 0:
             # A cell that is far too small is told before there is an array of all of them.

@@ -14,18 +14,19 @@ from jaxtyping import Bool, Float, Int, Shaped
 from riesz.case.data.oddities import format_rows
 from riesz.case.data.rows import MEASUREMENTS, RIVERS, SERIES, WELLS
 from riesz.case.options import PredictOptions
-from riesz.case.run.folder import DRAWS, REQUIRED_FILES
+from riesz.case.run.folder import DRAWS, REQUIRED_FILES, Run
 from riesz.errors import FileFormatError, RieszError, any_of, nearest
+from riesz.geometry.lines import as_points
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
 from riesz.io.tables.dates import format_dates
 from riesz.io.tables.layers import TextTable
 from riesz.mesh.grids import Grid
+from riesz.notes import Note
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
 from riesz.prediction.statistics import Prediction
 
 CSV, TIF, GPKG, NC, VTU, PNG = SUFFIXES = (".csv", ".tif", ".gpkg", ".nc", ".vtu", ".png")
-STATE, FLUX = "u", "flux"
 MODULES = {TIF: rasterio_modules, GPKG: geopackage_modules, NC: netcdf_modules}
 """What imports the packages that files of a kind need, or says which are missing."""
 
@@ -54,33 +55,37 @@ class PlaceRows:
         return self.table.select(self.inside)
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> tuple[Note, ...]:
         outside = np.flatnonzero(~self.inside).tolist()
         if not outside:
-            return []
-        which = format_rows(outside, self.table.lines)
-        return [
-            f"{len(outside)} of {self.table.num_rows} rows of {self.table.path.name} lie outside "
-            f"the domain, where nothing is predicted: {which}"
-        ]
+            return ()
+        which, total = format_rows(outside, self.table.lines), self.table.num_rows
+        words = {"file": self.table.path.name, "which": which}
+        return (Note("places_outside", count=len(outside), total=total, **words),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionRequest(PredictOptions):
     """What is to be predicted, from which run, and into which file."""
 
-    run: Path
+    run: Run
     out: Path
     rows: PlaceRows | None = None  # of a file of points, once it is read
+
+    @property
+    def known(self) -> PosteriorDraws:
+        """Draws of the run, those that are kept where there are any."""
+        run = self.run
+        return run.stored.draws if run.stored else run.draws(self.num_draws, self.seed)
 
     @property
     def suffix(self) -> str:
         return self.out.suffix.lower()
 
     @property
-    def shown(self) -> str:
-        """The statistics that are computed."""
-        return IN_FIGURE if self.suffix == PNG else self.stat
+    def statistics(self) -> "tuple[Statistic, ...]":
+        """Those that are computed; none where draws are wanted themselves."""
+        return statistics_in(IN_FIGURE if self.suffix == PNG else self.stat)
 
     @property
     def given(self) -> list[str]:
@@ -92,6 +97,28 @@ class PredictionRequest(PredictOptions):
         """Whether the observed places are meant: of dates, where no others are named."""
         dated = self.suffix == PNG or (self.suffix == CSV and self.at is not None)
         return dated and not self.given
+
+    @property
+    def column_of_dates(self) -> str | None:
+        """Of a table of places, where no dates are named."""
+        date, rows = self.run.observations.date, self.rows
+        is_used = self.at is None and rows is not None and date in rows.table.header
+        return date if is_used else None
+
+    @property
+    def has_dates(self) -> bool:
+        """Whether others are wanted than the last: by name, for hydrographs, or by a table."""
+        asked = self.at is not None or self.suffix == PNG or self.column_of_dates is not None
+        return asked and self.run.time is not None
+
+
+def request_of(run: Run, options: PredictOptions, out: Path, what: str) -> PredictionRequest:
+    """With places as a file or as an array of numbers."""
+    places = Path(options.points) if isinstance(options.points, str) else options.points
+    if places is not None and not isinstance(places, Path):
+        places = as_points(places, what)
+    given = {"points": places, "covariates": options.covariates or {}}
+    return PredictionRequest(**vars(options) | given, run=run, out=out)
 
 
 def check_request(request: PredictionRequest) -> None:
@@ -148,7 +175,7 @@ def check_output_path(request: PredictionRequest) -> None:
     if not os.access(folder, os.W_OK):
         raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
     stored = (*REQUIRED_FILES, DRAWS, WELLS, RIVERS, MEASUREMENTS, SERIES)
-    inputs = [request.run / name for name in stored]
+    inputs = [request.run.folder / name for name in stored]
     inputs += [request.points] if isinstance(request.points, Path) else []
     if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
         raise FileFormatError(f"{path} is what is read here: write to another file.")
@@ -243,11 +270,12 @@ class Then(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Places, and what draws say of them, date by date.
+    """Places, and what draws say of them, date by date; of a steady state there is one.
 
     Where `paired`, each place has a time of its own.
     """
 
+    request: PredictionRequest
     at: Where
     thens: tuple[Then, ...]
     sites: Sequence[str] = ()  # of observed places, where they have names

@@ -1,11 +1,7 @@
 """What a run needs the equation for: its posterior, draws that are not kept, fluxes, scenarios."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
-from jaxtyping import Float
 
 from riesz.case.file.changes import Scenario, read_scenario
 from riesz.case.file.problem import Case, read_case
@@ -15,25 +11,19 @@ from riesz.diagnose.facts import fit_facts
 from riesz.errors import FileFormatError
 from riesz.io.meshes.files import read_npz
 from riesz.io.store.posterior import load_posterior
-from riesz.mesh.grids import Grid
 from riesz.notes import Note
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.in_time import reading
 from riesz.prediction.predict import predict
-from riesz.prediction.quantity import quantity_named
-from riesz.prediction.sampling import Plain, locate_places, quantity_draws
-from riesz.prediction.statistics import Prediction
-from riesz.problem.unknowns import FLUX
 
 __all__ = [
     "case_in",
     "draws_and_readings",
     "fit_facts",
-    "flux_draws",
-    "flux_statistics",
     "posterior_draws",
     "posterior_in",
+    "predict",
     "reading",
     "scenario",
 ]
@@ -70,27 +60,3 @@ def scenario(run: Run, changes: Path | str) -> Run:
         notes=(*run.notes, Note("scenario", file=path.name)),
         time=case.tables.time,
     )
-
-
-Where = Grid | Float[np.ndarray, "point 2"] | None
-
-
-def flux_statistics(
-    posterior: Posterior,
-    at: Where,
-    num_draws: int,
-    seed: int,
-    quantiles: Sequence[float],
-    exceed: Sequence[float],
-) -> Prediction:
-    """The flux at points or on a grid, or in the middle of each cell; of the first experiment."""
-    settings = {"num_draws": num_draws, "seed": seed, "quantiles": quantiles, "exceed": exceed}
-    return predict(posterior, FLUX, at, experiment=0, **settings)
-
-
-def flux_draws(
-    posterior: Posterior, at: Where, num_draws: int, seed: int
-) -> Float[np.ndarray, "draw point 2"]:
-    problem = posterior.problem
-    quantity = quantity_named(problem, FLUX, locate_places(problem, at, None), 0)
-    return quantity_draws(posterior, Plain(quantity), num_draws=num_draws, seed=seed)

@@ -147,7 +147,8 @@ def observation_labels(case: Case) -> list[str]:
 def make_run(folder: Path, case: Case, posterior: Posterior, numbers: dict[str, Any]) -> Run:
     """A run whose problem and posterior are at hand."""
     tables = case.tables
-    about = (tables.observations, tables.crs, numbers)
+    notes = (*case.notes, *posterior.notes)
+    about = (tables.observations, tables.crs, numbers, notes)
     return Run(folder, *about, time=tables.time, fitted=(case, posterior))
 
 
@@ -165,10 +166,11 @@ def write_run(
     seed: int,
     seconds: float,
 ) -> dict[str, Any]:
-    """Write a run folder; returns the summary that its manifest holds.
+    """Write a run folder; returns the summary that its manifest holds, with notes as sentences.
 
     A run that is complete but cannot take its name stays under another, which the error tells.
     """
+    notes = (*case.notes, *posterior.notes)
     short = {
         "engine": posterior.engine,
         "first_engine": choice.engine.name,
@@ -184,7 +186,7 @@ def write_run(
         "check": json_numbers(found.check) if found and found.check else None,
         "misfit": None if misfit is None else list(misfit.words),
         "draws": draws.draws.num_draws if draws else 0,
-        "notes": (*case.notes, *posterior.notes),
+        "notes": list(map(str, notes)),
         "remarks": list(case.remarks),
         layout.DECIDED: dict(case.decided),
         "rasters": {
@@ -210,7 +212,7 @@ def write_run(
             write_draws(partial / layout.DRAWS, draws)
         if misfit:
             write_bytes(partial / MISFIT, misfit_content(misfit))
-        summary = short | {"notes": to_json(short["notes"])}
+        summary = short | {"notes": to_json(notes)}
         content = results(command, config, seed, found.rows if found else (), summary)
         names = sorted(p.relative_to(partial).as_posix() for p in partial.rglob("*") if p.is_file())
         write_results(partial / layout.MANIFEST, content | {layout.FILES: digests(partial, names)})
