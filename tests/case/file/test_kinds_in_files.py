@@ -143,6 +143,16 @@ boundary = { left = { value = 1.0 } }
 """
 
 
+def test_logarithms_of_an_experiment_need_positive_values_too(tmp_path):
+    (tmp_path / "second.csv").write_text("x,y,value\n0.25,0.5,0.9\n0.5,0.5,0.0\n")
+    text = problem_toml(observations={"transform": "log"}) + EXPERIMENT
+    with pytest.raises(FileFormatError, match=r"second.csv, line 3: value is 0, and transform ="):
+        rz.read_problem(written(tmp_path, text))
+    (tmp_path / "second.csv").write_text("x,y,value\n0.25,0.5,0.9\n")
+    problem = rz.read_problem(written(tmp_path, text)).problem
+    np.testing.assert_allclose(problem.observed[-1], np.log(0.9))
+
+
 def test_experiments_share_unknowns_and_differ_in_what_they_say(tmp_path):
     (tmp_path / "second.csv").write_text("x,y,value\n0.25,0.5,0.9\n")
     case = rz.read_problem(written(tmp_path, problem_toml() + EXPERIMENT))

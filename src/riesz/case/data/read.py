@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +53,8 @@ def prepare_data(
         remarks += more
     table, points, more = locate_rows(folder, table, names)
     values, censored = values_and_limits(table, names.value)
-    if names.transform == "log":
-        needs = "and transform = 'log' needs positive values"
-        advice = "write values below a detection limit as <LIMIT, or leave the transform out"
-        check_above_zero(table, names.value, values, needs, f": {advice}")
-        values = np.log(values)
     if censored.any():
         more = [*more, Note("below_limit", count=censored.sum(), total=len(values))]
-    sd = None if names.sd is None else table.numbers(names.sd)
-    if names.sd is not None and sd is not None:
-        check_above_zero(table, names.sd, sd, "but a noise sd must be positive")
-    over = None if names.over is None else table.numbers(names.over)
-    if names.over is not None and over is not None:
-        check_above_zero(table, names.over, over, "but what values were counted over is positive")
     readings = DataRows(
         path=table.path,
         points=points,
@@ -74,8 +63,8 @@ def prepare_data(
         lines=table.lines,
         place=table.place,
         axes=(names.x, names.y),
-        sd=sd,
-        over=over,
+        sd=positive_numbers(table, names.sd, "but a noise sd must be positive"),
+        over=positive_numbers(table, names.over, "but what values were counted over is positive"),
         sites=None if names.site is None else identifiers(table, names.site),
         times=table.times(names.date) if timed and names.date is not None else None,
         covariates={
@@ -87,6 +76,8 @@ def prepare_data(
         told=(*remarks, *more),
         crs=names.crs or table.crs,
     )
+    if names.transform == "log":
+        readings = as_logarithms(readings, names.value)
     if names.aggregate is not None:
         sites = readings.sites or place_numbers(points).astype(str).tolist()
         dates = None if names.aggregate != "last" else dates_of(table, str(names.date))
@@ -190,13 +181,30 @@ def values_and_limits(table: TextTable, name: str) -> tuple[Numbers, Bool[np.nda
     return numbers, below
 
 
+def positive_numbers(table: TextTable, name: str | None, needs: str) -> Numbers | None:
+    """A column, if one is named."""
+    if name is None:
+        return None
+    numbers = table.numbers(name)
+    check_above_zero(table.at, name, numbers, needs)
+    return numbers
+
+
+def as_logarithms(rows: DataRows, name: str) -> DataRows:
+    """The same where the state is the natural logarithm of what was measured."""
+    needs = "and transform = 'log' needs positive values"
+    advice = ": write values below a detection limit as <LIMIT, or leave the transform out"
+    check_above_zero(rows.at, name, rows.values, needs, advice)
+    return dataclasses.replace(rows, values=np.log(rows.values))
+
+
 def check_above_zero(
-    table: TextTable, name: str, values: Numbers, needs: str, advice: str = ""
+    at: Callable[[int], str], name: str, values: Numbers, needs: str, advice: str = ""
 ) -> None:
     (bad,) = np.nonzero(~(values > 0))
     if bad.size:
         raise FileFormatError(
-            f"{table.at(int(bad[0]))}: {name} is {values[bad[0]]:g}, {needs} ({bad.size} of "
+            f"{at(int(bad[0]))}: {name} is {values[bad[0]]:g}, {needs} ({bad.size} of "
             f"{len(values)} rows are like that){advice}."
         )
 

@@ -5,13 +5,13 @@ sources or values on the boundary than the first.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import Field, model_validator
 
+from riesz.case.data.read import as_logarithms
 from riesz.case.data.rows import DataRows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.boundary import BoundaryTable
@@ -20,7 +20,6 @@ from riesz.case.file.measurements import VALUE, MeasurementTable, data_of
 from riesz.case.file.noise import NoiseTable
 from riesz.case.file.wells import WellPoints, WellTable, read_wells
 from riesz.case.table import Coefficient, FileTable, under
-from riesz.errors import FileFormatError
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 
@@ -107,20 +106,10 @@ def pose_experiments(
     """Each experiment, from the first and what it says itself."""
     result = []
     for one, table, own in zip(experiments, tables, rows, strict=True):
-        data, noise = data_of([table], [as_logarithms(own) if logged else own])
+        data, noise = data_of([table], [as_logarithms(own, str(table.value)) if logged else own])
         equation = first.equation
         if one.source is not None:
             equation = equation.model_copy(update={"source": one.source})
         wells = first.wells if one.wells is None else read_wells(path, one.wells, crs)
         result.append(Posed(equation, {**first.boundary, **one.boundary}, wells, data, noise))
     return result
-
-
-def as_logarithms(rows: DataRows) -> DataRows:
-    """Where the state is the logarithm of what was measured."""
-    if not (rows.values > 0).all():
-        raise FileFormatError(
-            f"{rows.path}: {(rows.values <= 0).sum()} of {len(rows.values)} values are not "
-            "positive, and transform = 'log' needs positive ones."
-        )
-    return replace(rows, values=np.log(rows.values))
