@@ -5,7 +5,7 @@ Models can be compared where they were fitted to the same observations, which is
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -13,7 +13,6 @@ from jaxtyping import Float
 from riesz.comparison.blocks import Block, spatial_blocks
 from riesz.comparison.leave_out import (
     LeaveOut,
-    Pair,
     elpd_by,
     elpd_by_model,
     elpd_by_problem,
@@ -71,16 +70,15 @@ def compare(
         check_same_data(first, one, next(iter(problems)), name)
     how = leave_out_of(first, blocks, refit, seed)
     ours = [
-        Ours(
-            name=name,
-            problem=one.problem,
-            engine=one.engine or "posterior",
-            pair=elpd_by(one, how, (engines or {}).get(name)),
-            evidence=one.log_evidence,
+        Model(
+            name,
+            one.engine or "posterior",
+            *elpd_by(one, how, (engines or {}).get(name)),
+            log_evidence=one.log_evidence,
         )
         for name, one in named.items()
     ]
-    return beside_rivals(ours, how, back, unit)
+    return beside_rivals(ours, list(problems.values()), how, back, unit)
 
 
 def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison | None:
@@ -94,7 +92,7 @@ def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison 
     pair = elpd_by_problem(problem, how)
     if pair is None:
         return None
-    return beside_rivals([Ours("equation", problem, Conditional.name, pair, None)], how)
+    return beside_rivals([Model("equation", Conditional.name, *pair)], [problem], how)
 
 
 def gain_by(problem: InverseProblem, name: str, *, seed: int = 0) -> Difference | None:
@@ -116,42 +114,31 @@ def gain_by(problem: InverseProblem, name: str, *, seed: int = 0) -> Difference 
     return pair_difference(whole - rest, np.arange(count), seed)
 
 
-class Ours(NamedTuple):
-    """A model with an equation, and what it says of left-out observations."""
-
-    name: str
-    problem: InverseProblem
-    engine: str
-    pair: Pair
-    evidence: float | None
-
-
 def beside_rivals(
-    ours: Sequence[Ours], how: LeaveOut, back: Callable[[Any], Any] | None = None, unit: str = ""
+    ours: Sequence[Model],
+    problems: Sequence[InverseProblem],
+    how: LeaveOut,
+    back: Callable[[Any], Any] | None = None,
+    unit: str = "",
 ) -> Comparison:
     """Models of the same observations, with kriging and a plane beside them where these can be."""
-    first, observed = ours[0].problem, how.observed
-
-    def model(name: str, engine: str, pair: Pair, knows: int, evidence: float | None) -> Model:
-        alone, by_blocks = pair
-        if back is not None:
-            alone, by_blocks = alone.in_unit(back), by_blocks and by_blocks.in_unit(back)
-        return Model(name, engine, alone, by_blocks, evidence, knows)
-
-    known, result = [], []  # each once: every model is held against rivals that know what it knows
-    for one in ours:
-        design = design_in(one.problem)
+    first, result = problems[0], []
+    known = []  # each once: every model is held against rivals that know what it knows
+    for model, problem in zip(ours, problems, strict=True):
+        design = design_in(problem)
         knows = next((i for i, other in enumerate(known) if alike(design, other)), len(known))
         known += [design] if knows == len(known) else []
-        result.append(model(one.name, one.engine, one.pair, knows, one.evidence))
-    lacking = no_rivals([one.problem for one in ours])
+        result.append(dataclasses.replace(model, knows=knows))
+    lacking = no_rivals(problems)
     points, times = np.asarray(first.observations.points, float), first.observations.times
     times = None if times is None else np.asarray(times, float)
     for knows, design in enumerate(known if lacking is None else ()):
-        for name, rival in rival_models(points, observed, times=times, design=design).items():
+        for name, rival in rival_models(points, how.observed, times=times, design=design).items():
             called = name if design is None else f"{name} with covariates"
             called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
-            result.append(model(called, "", elpd_by_model(rival, how), knows, None))
+            result.append(Model(called, "", *elpd_by_model(rival, how), knows=knows))
+    if back is not None:
+        result = [one.in_unit(back) for one in result]
     return Comparison(tuple(result), how.block, how.seed, lacking, unit)
 
 

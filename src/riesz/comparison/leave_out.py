@@ -36,7 +36,7 @@ from riesz.diagnose.held_out import (
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
-from riesz.engines.conditional.linear import affine_map, affine_shift
+from riesz.engines.conditional.linear import data_map
 from riesz.engines.conditional.points import AbstractPointMap, point_map_at_sensors
 from riesz.engines.conditional.systems import AbstractDataSystem, Groups, HostDataSpace, Rows
 from riesz.engines.table import ENGINES, engine_of
@@ -80,7 +80,7 @@ class LeaveOut(NamedTuple):
     def blocks(self) -> Groups | None:
         if self.block is None:
             return None
-        return [np.flatnonzero(self.block == one) for one in range(int(self.block.max()) + 1)]
+        return [self.block_rows(number) for number in range(int(self.block.max()) + 1)]
 
     def block_rows(self, number: int) -> Rows:
         return np.flatnonzero(self.block == number)
@@ -177,13 +177,11 @@ def moments_of(
     problem: InverseProblem, parts: Parts, others: Float[Array, " other"], at: AbstractPointMap
 ) -> tuple[Float[Array, " sensor"], Float[Array, "sensor column"]]:
     """Observed less expected, and a root of the covariance, by solves."""
-    offset, responses = affine_map(problem, parts, others, at)
-    shift, by_unknown = affine_shift(problem, parts, others, offset)
-    responses = responses + by_unknown
+    offset, responses = data_map(problem, parts, others, at)
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
     noise = problem.likelihood.factor(problem.observed, z)
     root = noise.colour(jnp.eye(len(offset), dtype=offset.dtype))
-    return problem.observed - offset - shift, jnp.hstack([responses, root])
+    return problem.observed - offset, jnp.hstack([responses, root])
 
 
 def by_root(misfit: ArrayLike, root: ArrayLike) -> HostDataSpace:
@@ -225,20 +223,18 @@ def normal_given(
 
 def refits(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None) -> Refits | None:
     """Fits without each block, where they are wanted and possible."""
-    problem = posterior.problem
-    if how.blocks is None or how.refit is False or engine is None:
+    problem, block = posterior.problem, how.block
+    if block is None or how.refit is False or engine is None:
         return None
     each = engine_seconds(engine, problem) - engine.compiling
-    seconds = engine.compiling + len(how.blocks) * each
+    seconds = engine.compiling + (block.max() + 1) * each
     if how.refit is None and seconds > BUDGET:
         return None
-    if without(problem, np.zeros(len(problem.observed), bool)) is None:
+    if without(problem, block < 0) is None:
         return None
 
     def refit_posterior(number: int) -> Posterior:
-        left = np.zeros(len(problem.observed), bool)
-        left[how.block_rows(number)] = True
-        blind = without(problem, left)
+        blind = without(problem, block == number)
         assert blind is not None
         again = engine.with_settings(start=posterior) if engine.name == Conditional.name else engine
         with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 """What a comparison found: scores of each model, paired differences, and a verdict."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -73,12 +73,16 @@ class Model:
     engine: str
     alone: HeldOut
     by_blocks: HeldOut | None
-    log_evidence: float | None
+    log_evidence: float | None = None
     knows: int = 0  # models with the same number know the same covariates
 
     @property
     def is_physics(self) -> bool:
         return bool(self.engine)
+
+    def in_unit(self, back: Callable[[Any], Any]) -> "Model":
+        by_blocks = None if self.by_blocks is None else self.by_blocks.in_unit(back)
+        return replace(self, alone=self.alone.in_unit(back), by_blocks=by_blocks)
 
     def record(self, how: str) -> HeldOut:
         result = self.alone if how == ONE else self.by_blocks

@@ -79,6 +79,11 @@ class BatchPosterior(NamedTuple):
     verdict: np.ndarray
 
     @property
+    def is_fair(self) -> Bool[np.ndarray, " data"]:
+        """Whether weighed draws may stand for the posterior of what they were weighed by."""
+        return (self.k_hat <= K_HAT.bad) & (self.by_chance <= CHANCE)
+
+    @property
     def contradicts(self) -> Bool[np.ndarray, " data"]:
         """Data sets that no values of the unknowns explain."""
         return ~(self.surprise <= CONTRADICTION)
@@ -112,34 +117,37 @@ def assess(
 ) -> BatchPosterior:
     """What weights and exact solves say of answers."""
     first = weighted_draws_of(asked, answers)
-    result, weak = batch_moments(exact.problem, first, num_kept), first.weak()
-    bias, surprise = model_bias(exact, observed, first)
-    fair, num_exact = first.is_fair(), np.full(len(bias), exact.num_draws)
+    result, weak = batch_accuracy(exact, observed, first, num_kept), first.weak()
     if len(weak):
-        more = propose_again(
-            asked, select_rows(observed, weak), first.rows(weak), exact.devices, width, seed
-        )
-        result = replace_rows(result, weak, batch_moments(exact.problem, more, num_kept))
-        bias[weak], surprise[weak] = model_bias(exact, select_rows(observed, weak), more)
-        fair[weak] = more.is_fair()
-        num_exact[weak] += exact.num_draws
-    off = np.flatnonzero(fair & ~(bias <= LARGEST_BIAS))
+        rows = select_rows(observed, weak)
+        more = propose_again(asked, rows, first.rows(weak), exact.devices, width, seed)
+        again = batch_accuracy(exact, rows, more, num_kept)
+        result = replace_rows(result, weak, again._replace(num_exact=2 * again.num_exact))
+    off = np.flatnonzero(result.is_fair & ~(result.bias <= LARGEST_BIAS))
     if len(off):
         own = weight_exactly(select_rows(observed, off), first.rows(off), exact, seed)
-        result = replace_rows(result, off, batch_moments(exact.problem, own, num_kept))
-        fair[off], bias[off] = own.is_fair(), np.where(own.is_fair(), 0.0, bias[off])
-        num_exact[off] += MANY_EXACT
-    is_good = fair & (bias <= LARGEST_BIAS) & (np.asarray(answers.elsewhere) <= OTHER_MODES_SHARE)
-    verdict = np.where(is_good, TRUSTED, DOUBTFUL).astype("<U11")
-    changed = np.union1d(weak, off).astype(int)
-    verdict[changed] = np.where(is_good[changed], REFINED, DOUBTFUL)
-    return result._replace(
-        bias=bias,
-        elsewhere=np.asarray(answers.elsewhere),
-        surprise=surprise,
-        num_exact=num_exact,
-        verdict=verdict,
-    )
+        again = batch_moments(exact.problem, own, num_kept)
+        again = again._replace(
+            bias=np.where(again.is_fair, 0.0, result.bias[off]),
+            surprise=result.surprise[off],
+            num_exact=result.num_exact[off] + MANY_EXACT,
+        )
+        result = replace_rows(result, off, again)
+    elsewhere, is_refined = np.asarray(answers.elsewhere), np.zeros(len(result.bias), bool)
+    is_refined[weak], is_refined[off] = True, True
+    is_good = result.is_fair & (result.bias <= LARGEST_BIAS) & (elsewhere <= OTHER_MODES_SHARE)
+    verdict = np.where(is_good, np.where(is_refined, REFINED, TRUSTED), DOUBTFUL)
+    return result._replace(elsewhere=elsewhere, verdict=verdict.astype("<U11"))
+
+
+def batch_accuracy(
+    exact: ExactSolves, observed: SensorData, own: WeightedDraws, num_kept: int
+) -> BatchPosterior:
+    """Moments, and by a few exact solves how far the model may move them."""
+    bias, surprise = model_bias(exact, observed, own)
+    num_exact = np.full(len(bias), exact.num_draws)
+    result = batch_moments(exact.problem, own, num_kept)
+    return result._replace(bias=bias, surprise=surprise, num_exact=num_exact)
 
 
 def select_rows(observed: SensorData, chosen: Int[np.ndarray, " some"]) -> SensorData:
@@ -308,7 +316,7 @@ def reasons(batch: BatchPosterior, number: int) -> tuple[Note, ...]:
 def doubts_of(batch: BatchPosterior, number: int) -> Iterator[Note]:
     if batch.verdict[number] != DOUBTFUL:
         return
-    if not (batch.k_hat[number] <= K_HAT.bad and batch.by_chance[number] <= CHANCE):
+    if not batch.is_fair[number]:
         worth = batch.effective_draws[number]
         yield Note("not_normal", k_hat=batch.k_hat[number], effective_draws=worth)
     if batch.elsewhere[number] > OTHER_MODES_SHARE:
