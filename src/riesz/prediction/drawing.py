@@ -30,11 +30,12 @@ from riesz.prediction.draws import (
     Unknown,
     exactly,
     quantise,
+    select_draws,
 )
 from riesz.prediction.in_time import Reading, reading, record_draw
 from riesz.prediction.prior import field_of
 from riesz.prediction.quantity import FluxAt, has_flux, node_values
-from riesz.prediction.sampling import num_values, quantity_draws
+from riesz.prediction.sampling import quantity_draws
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.priors.field import FieldCoefficient, numbers_in
@@ -195,7 +196,7 @@ def draws_and_readings(
         states=posterior.states,
         under=under,
     )
-    size = num_values(problem)
+    size = problem.record.num_recorded
     most = size + num_fields * num_nodes + mesh.dim * mesh.num_cells + 4 * len(problem.observed)
     most += problem.num_coordinates
     most += 0 if problem.time is None else len(problem.time.axis.times) * num_nodes
@@ -246,7 +247,7 @@ def draws_and_course(
     numbers = sum(one.shape[1] for one in read.values())
     rows = even_indices(drawn.num_draws, max(MOST_COURSE // numbers, FEWEST_DRAWS))
     maps, at_places = (quantise(read[name][rows]) for name in (MAPS, PLACES))
-    return drawn, Course(axis, shown, maps, places, at_places, drawn.shifts.select(rows))
+    return drawn, Course(axis, shown, maps, places, at_places, select_draws(drawn.shifts, rows))
 
 
 def even_indices(count: int, most: int) -> Int[np.ndarray, " chosen"]:

@@ -32,17 +32,31 @@ BITS = 14
 """Draws are kept to this many binary digits below their spread: an error of a 30,000th of it."""
 
 
+PER_DRAW = {"per_draw": True}
+"""Marks fields that hold something for each draw."""
+
+
+def select_draws(part: Any, rows: Rows) -> Any:
+    """The same of some of the draws; a single row is that of all."""
+    if isinstance(part, np.ndarray):
+        return part if len(part) == 1 else part[rows]
+    if isinstance(part, Mapping):
+        return {name: select_draws(one, rows) for name, one in part.items()}
+    if part is None:
+        return None
+    marked = [one.name for one in dataclasses.fields(part) if "per_draw" in one.metadata]
+    chosen = {name: select_draws(getattr(part, name), rows) for name in marked}
+    return dataclasses.replace(part, **chosen)
+
+
 class Quantised(eqx.Module):
     """Draws at places, as good as they are needed: about their median, in single precision."""
 
     middle: Float[np.ndarray, " place"]
-    offsets: Float[np.ndarray, "draw place"]
+    offsets: Float[np.ndarray, "draw place"] = eqx.field(metadata=PER_DRAW)
 
     def values(self) -> AtPlaces:
         return self.middle + self.offsets.astype(float)
-
-    def select(self, rows: Rows) -> "Quantised":
-        return Quantised(self.middle, self.offsets[rows])
 
 
 def exactly(values: AtPlaces) -> Quantised:
@@ -74,7 +88,7 @@ def interpolation(mesh: Mesh, where: Location) -> sp.csr_array:
 class NodalDraws(eqx.Module):
     """A field at the nodes; with `is_log` its logarithm, which then is what is linear."""
 
-    at_nodes: Quantised
+    at_nodes: Quantised = eqx.field(metadata=PER_DRAW)
     is_log: bool
 
     def at(self, mesh: Mesh, where: Location | None) -> AtPlaces:
@@ -83,14 +97,11 @@ class NodalDraws(eqx.Module):
             values = (interpolation(mesh, where) @ values.T).T
         return np.exp(values) if self.is_log else values
 
-    def select(self, rows: Rows) -> "NodalDraws":
-        return NodalDraws(self.at_nodes.select(rows), self.is_log)
-
 
 class RegionDraws(eqx.Module):
     """One number a region."""
 
-    values: Float[np.ndarray, "draw region"]
+    values: Float[np.ndarray, "draw region"] = eqx.field(metadata=PER_DRAW)
     region: Int[np.ndarray, " cell"]
     names: tuple[str, ...]
 
@@ -99,14 +110,11 @@ class RegionDraws(eqx.Module):
             return self.values @ node_shares(mesh, self.region, self.values.shape[1]).T
         return self.values[:, self.region[where.cell]]
 
-    def select(self, rows: Rows) -> "RegionDraws":
-        return RegionDraws(self.values[rows], self.region, self.names)
-
 
 class NumberDraws(eqx.Module):
     """A number, or a vector of them, the same everywhere."""
 
-    values: Float[np.ndarray, "draw component"]
+    values: Float[np.ndarray, "draw component"] = eqx.field(metadata=PER_DRAW)
     shape: tuple[int, ...]
 
     def at(
@@ -117,9 +125,6 @@ class NumberDraws(eqx.Module):
             return values
         return np.broadcast_to(values[:, None], (len(values), len(where.cell), *values.shape[1:]))
 
-    def select(self, rows: Rows) -> "NumberDraws":
-        return NumberDraws(self.values[rows], self.shape)
-
 
 class Observed(eqx.Module):
     """The observations, and what each draw says of them."""
@@ -127,33 +132,29 @@ class Observed(eqx.Module):
     points: Float[np.ndarray, "sensor dim"]
     values: Float[np.ndarray, " sensor"]
     censored: Bool[np.ndarray, " sensor"]  # known only to lie below the value
-    predicted: Quantised
-    noise: Quantised
-    measured: Quantised
+    predicted: Quantised = eqx.field(metadata=PER_DRAW)
+    noise: Quantised = eqx.field(metadata=PER_DRAW)
+    measured: Quantised = eqx.field(metadata=PER_DRAW)
 
     @property
     def drawn(self) -> AtSensors:
         return AtSensors(self.predicted.values(), self.noise.values(), self.measured.values())
 
-    def select(self, rows: Rows) -> "Observed":
-        parts = {
-            name: getattr(self, name).select(rows) for name in ("predicted", "noise", "measured")
-        }
-        return dataclasses.replace(self, **parts)
-
 
 class Shifts(eqx.Module):
     """What measurements have beside the state: effects, what neighbours share, and noise."""
 
-    effects: Float[np.ndarray, "draw effect"] | None
+    effects: Float[np.ndarray, "draw effect"] | None = eqx.field(metadata=PER_DRAW)
     local: LocalEffect | None
-    local_weights: Float[np.ndarray, "draw weight"] | None
-    parameters: Mapping[str, Float[np.ndarray, "draw 1"]]  # of noise; medians over sensors
+    local_weights: Float[np.ndarray, "draw weight"] | None = eqx.field(metadata=PER_DRAW)
+    # Of noise; medians over sensors.
+    parameters: Mapping[str, Float[np.ndarray, "draw 1"]] = eqx.field(metadata=PER_DRAW)
     differs: bool  # whether sensors have noise of their own
     scatter: AbstractObservationDistribution | None
     sites: SiteErrors | None = None  # where readings of one share their errors
-    residuals: Quantised | None = None  # of their readings
-    sensor_sd: Float[np.ndarray, "#draw sensor"] | None = None  # where each has one of its own
+    # Of their readings, and where each sensor has a noise of its own.
+    residuals: Quantised | None = eqx.field(default=None, metadata=PER_DRAW)
+    sensor_sd: Float[np.ndarray, "#draw sensor"] | None = eqx.field(default=None, metadata=PER_DRAW)
 
     @property
     def errors(self) -> ErrorsGiven | None:
@@ -162,21 +163,6 @@ class Shifts(eqx.Module):
             return None
         sd = self.parameters["sd"] if self.sensor_sd is None else self.sensor_sd
         return self.sites.posterior_given(self.residuals.values(), sd, self.parameters)
-
-    def select(self, rows: Rows) -> "Shifts":
-        def own(values: Any) -> Any:
-            return None if values is None else values[rows]
-
-        sd, residuals = self.sensor_sd, self.residuals
-
-        return dataclasses.replace(
-            self,
-            effects=own(self.effects),
-            local_weights=own(self.local_weights),
-            parameters={name: values[rows] for name, values in self.parameters.items()},
-            residuals=None if residuals is None else residuals.select(rows),
-            sensor_sd=sd if sd is None or len(sd) == 1 else sd[rows],
-        )
 
     def predictor(
         self,
@@ -231,15 +217,15 @@ class PosteriorDraws(eqx.Module):
     seed: int
     num_lost: int  # for which the equation has no solution
     is_all: bool
-    state: NodalDraws
-    unknowns: Mapping[str, Unknown]
-    observed: Observed
-    shifts: Shifts
+    state: NodalDraws = eqx.field(metadata=PER_DRAW)
+    unknowns: Mapping[str, Unknown] = eqx.field(metadata=PER_DRAW)
+    observed: Observed = eqx.field(metadata=PER_DRAW)
+    shifts: Shifts = eqx.field(metadata=PER_DRAW)
     local_name: str | None  # of the unknown that neighbours share
     mapped: tuple[str, ...]  # fields that the equation reads inside the domain
     flux: Float[np.ndarray, "cell dim"] | None  # its mean in the middle of each cell
-    gains: Mapping[str, Float[np.ndarray, " draw"]]
-    outflows: Mapping[str, Float[np.ndarray, " draw"]]
+    gains: Mapping[str, Float[np.ndarray, " draw"]] = eqx.field(metadata=PER_DRAW)
+    outflows: Mapping[str, Float[np.ndarray, " draw"]] = eqx.field(metadata=PER_DRAW)
     learned: tuple[Contraction, ...]
 
     @property
@@ -262,15 +248,7 @@ class PosteriorDraws(eqx.Module):
         if num_draws is None or num_draws >= self.num_draws:
             return self
         rows = np.linspace(0, self.num_draws - 1, num_draws).round().astype(int)
-        return dataclasses.replace(
-            self,
-            state=self.state.select(rows),
-            unknowns={name: one.select(rows) for name, one in self.unknowns.items()},
-            observed=self.observed.select(rows),
-            shifts=self.shifts.select(rows),
-            gains={name: values[rows] for name, values in self.gains.items()},
-            outflows={name: values[rows] for name, values in self.outflows.items()},
-        )
+        return select_draws(self, rows)
 
     def with_states(self, states: AtPlaces) -> "PosteriorDraws":
         """The same with other states at the nodes."""

@@ -132,7 +132,7 @@ def draw_chunks(
 def needs_state(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> bool:
     """Whether a quantity depends on the state: to solve for one that nobody reads takes minutes."""
     inputs = {
-        "state": jax.ShapeDtypeStruct((num_values(problem),), problem.forward.dtype),
+        "state": jax.ShapeDtypeStruct((problem.record.num_recorded,), problem.forward.dtype),
         "z": unknowns_like(problem, coordinates),
     }
 
@@ -143,14 +143,7 @@ def needs_state(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -
 
 
 def no_states(problem: InverseProblem, count: int) -> Float[Array, "draw node"]:
-    return jnp.zeros((count, num_values(problem)), problem.forward.dtype)
-
-
-def num_values(problem: InverseProblem) -> int:
-    """Of the state, in all experiments; in time, of what was recorded."""
-    if problem.time is not None:
-        return problem.time.num_recorded
-    return len(problem.forwards) * problem.forward.space.num_dofs
+    return jnp.zeros((count, problem.record.num_recorded), problem.forward.dtype)
 
 
 def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, Any]:
@@ -220,7 +213,7 @@ def of_chunk(
 
 def num_numbers(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
     """In one draw of a quantity, and of the state that it is of."""
-    size = num_values(problem)
+    size = problem.record.num_recorded
     state, keys = (
         jax.ShapeDtypeStruct((1, size), problem.forward.dtype),
         jr.split(jr.key(0), (1, 1)),

@@ -109,16 +109,15 @@ def over_places(
     keep_draws: bool = False,
 ) -> Prediction:
     """Statistics of draws at places, of all draws at once but only some of the places."""
-    size = max(NUMBERS_AT_ONCE // num_draws, 1)
+    size, asked = max(NUMBERS_AT_ONCE // num_draws, 1), (num_draws, quantiles, exceed)
     parts = [
-        collect([draws_at(slice(start, start + size))], num_draws, quantiles, exceed)
+        collect([draws_at(slice(start, start + size))], *asked, keep_draws=keep_draws)
         for start in range(0, num_places, size)
     ]
+    draws = [part.draws for part in parts if part.draws is not None]
+    parts = [dataclasses.replace(part, draws=None) for part in parts]
     result = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    if not keep_draws:
-        return result
-    every = [draws_at(slice(start, start + size)) for start in range(0, num_places, size)]
-    return dataclasses.replace(result, draws=np.concatenate(every, axis=1))
+    return dataclasses.replace(result, draws=np.concatenate(draws, axis=1)) if draws else result
 
 
 def check_thresholds(exceed: Sequence[float]) -> None:

@@ -5,7 +5,7 @@ can be integrated out.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -17,8 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
-from riesz.fem.assembly import dirichlet_values, residual
-from riesz.fem.time.problem import initial_values, with_history
+from riesz.fem.assembly import residual
 from riesz.priors.latent import LatentSpace, Z
 from riesz.problem.dependence import Dependence, dependence, join_dependences
 from riesz.problem.problem import InverseProblem
@@ -97,14 +96,12 @@ def without_derivative(problem: InverseProblem) -> tuple[str, ...]:
     """Unknowns that the data depend on by steps alone: all derivatives by them are zero."""
 
     def everything(state: Float[Array, " dof"], z: Any) -> list[Array]:
-        then, time = (z, None) if problem.time is None else (problem.time.first(z), problem.time)
-        values = [dirichlet_values(one, then) for one in problem.forwards]
-        steps = problem.forwards
-        if time is not None:
-            steps = (with_history(problem.forward, jnp.ones((), problem.forward.dtype), state),)
-            values += [] if time.initial is None else [initial_values(time.initial, then)]
-        each = jnp.tile(state, len(steps))
-        predicted = problem.predict(each, z) if time is None else jnp.zeros_like(problem.observed)
+        record, then = problem.record, problem.record.first(z)
+        values = [record.boundary_values(one, z) for one in problem.forwards]
+        steps = [record.equation(one, state) for one in problem.forwards]
+        predicted = jnp.zeros_like(problem.observed)
+        if record.axis is None:
+            predicted = problem.predict(jnp.tile(state, len(steps)), z)
         density = problem.likelihood.log_prob(problem.observed, predicted, z)
         return [*values, *(residual(one, state, then) for one in steps), density]
 
@@ -118,13 +115,10 @@ def without_derivative(problem: InverseProblem) -> tuple[str, ...]:
 @once_per_problem
 def by_equation(problem: InverseProblem) -> Dependence:
     """What the residual depends on; in time, that of a step, which reads earlier states as well."""
-    if problem.time is None:
-        return of_unknowns(problem, partial(residual, problem.forward), of_state=True)
-    forward, time = problem.forward, problem.time
+    forward, record = problem.forward, problem.record
 
     def of_step(state: Float[Array, " dof"], z: Any) -> Array:
-        step = with_history(forward, jnp.ones((), forward.dtype), state)
-        return residual(step, state, time.first(z))
+        return residual(record.equation(forward, state), state, record.first(z))
 
     return of_unknowns(problem, of_step, of_state=True)
 
@@ -138,11 +132,7 @@ def beside_the_equation(problem: InverseProblem) -> tuple[Dependence, Dependence
         return problem.likelihood.mean(jnp.zeros(like.shape, like.dtype), z)
 
     def boundary_and_initial(z: Any) -> Array:
-        if problem.time is None:
-            return dirichlet_values(problem.forward, z)
-        then = problem.time.first(z)
-        values, initial = dirichlet_values(problem.forward, then), problem.time.initial
-        return values if initial is None else jnp.append(values, initial_values(initial, then))
+        return problem.record.boundary_values(problem.forward, z)
 
     return of_unknowns(problem, boundary_and_initial), of_unknowns(problem, shift)
 

@@ -15,14 +15,15 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
-from riesz.fem.assembly import jacobian, with_dirichlet
+from riesz.fem.assembly import dirichlet_values, jacobian, with_dirichlet
 from riesz.fem.elements.space import Functionals, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
+from riesz.fem.root import find_root
 from riesz.fem.solve import solve
 from riesz.fem.time.axis import TimeAxis
 from riesz.fem.time.fixed import residual_of_prescribed
-from riesz.fem.time.problem import TransientProblem, at_time
+from riesz.fem.time.problem import TransientProblem, at_time, initial_values, with_history
 from riesz.fem.time.scheme import SDIRK2, num_stages
 from riesz.fem.time.time_stepping import evaluate_initial_state, integrate_in_time
 from riesz.observe.observables import AbstractObservable, AtPoints
@@ -39,6 +40,47 @@ class InTime(NamedTuple):
     scheme: str = SDIRK2
 
 
+class Steady(eqx.Module):
+    """States that stay as they are: the record of all experiments at one time."""
+
+    forwards: tuple[BoundaryValueProblem, ...]
+    axis: None = None
+    num_times: int = eqx.field(static=True, default=1)
+    num_shared: int = eqx.field(static=True, default=1)
+
+    @property
+    def num_recorded(self) -> int:
+        return sum(one.space.num_dofs for one in self.forwards)
+
+    def first(self, z: PyTree) -> PyTree:
+        return z
+
+    def equation(
+        self, step: BoundaryValueProblem, state: Float[Array, " dof"]
+    ) -> BoundaryValueProblem:
+        return step
+
+    def boundary_values(self, step: BoundaryValueProblem, z: PyTree) -> Float[Array, " fixed"]:
+        return dirichlet_values(step, z)
+
+    def solve(
+        self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
+    ) -> Float[Array, " record"]:
+        """States one after the other; each NaN where there is none."""
+        states = []
+        for one in self.forwards:
+            solution = find_root(one, z, solver)
+            state = with_dirichlet(one, solution.free_values, z)
+            states.append(jnp.where(solution.converged, state, jnp.nan))
+        return concatenate_parts(states)
+
+    def solve_or_raise(
+        self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver | None
+    ) -> Float[Array, " record"]:
+        """The same, but raises where there is no solution."""
+        return concatenate_parts([solve(one, z, linear_solver=solver) for one in self.forwards])
+
+
 class ObservationInTime(eqx.Module):
     """A time axis, the state at its beginning, and sensors that record along it."""
 
@@ -49,8 +91,17 @@ class ObservationInTime(eqx.Module):
     scheme: str = eqx.field(static=True)
 
     @property
+    def num_times(self) -> int:
+        return len(self.axis.times)
+
+    @property
+    def num_shared(self) -> int:
+        """Steps that share their matrix, on average."""
+        return self.axis.num_steps // self.axis.num_kinds
+
+    @property
     def num_recorded(self) -> int:
-        return len(self.axis.times) * self.num_places
+        return self.num_times * self.num_places
 
     @property
     def num_stages(self) -> int:
@@ -64,6 +115,18 @@ class ObservationInTime(eqx.Module):
     def first(self, z: PyTree) -> PyTree:
         """What the equation reads when the march begins."""
         return at_time(z, self.ends()[0])
+
+    def equation(
+        self, step: BoundaryValueProblem, state: Float[Array, " dof"]
+    ) -> BoundaryValueProblem:
+        """That of a step, which reads earlier states as well."""
+        return with_history(step, jnp.ones((), step.dtype), state)
+
+    def boundary_values(self, step: BoundaryValueProblem, z: PyTree) -> Float[Array, " value"]:
+        """On the boundary and at first."""
+        then, initial = self.first(z), self.initial
+        values = dirichlet_values(step, then)
+        return values if initial is None else jnp.append(values, initial_values(initial, then))
 
     def transient(self, step: BoundaryValueProblem) -> TransientProblem:
         return TransientProblem(step, self.axis, self.initial, self.scheme)
@@ -191,3 +254,7 @@ def time_rows(
     result = sp.coo_array((entries, (np.concatenate([each, each]), columns)), shape=shape).tocsr()
     result.eliminate_zeros()
     return result
+
+
+def concatenate_parts(parts: list[Float[Array, " _"]]) -> Float[Array, " _"]:
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)

@@ -11,20 +11,17 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, DTypeLike, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import with_dirichlet
 from riesz.fem.default_solver import choose_solver
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.root import find_root
-from riesz.fem.solve import solve
 from riesz.mesh.refinement import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
 from riesz.priors.latent import LatentSpace, Z
 from riesz.problem.description import problem_text
-from riesz.problem.observation_in_time import ObservationInTime
+from riesz.problem.observation_in_time import ObservationInTime, Steady, concatenate_parts
 
 NodeValues = Float[Array, " node"]
 
@@ -66,10 +63,14 @@ class InverseProblem(eqx.Module):
         return (self.forward, *self.others)
 
     @property
+    def record(self) -> Steady | ObservationInTime:
+        """How a state is found and what is kept of it, steady or in time."""
+        return self.time or Steady(self.forwards)
+
+    @property
     def num_solves(self) -> int:
         """Linear solves for one value of the unknowns, where the equation is linear."""
-        steps = 1 if self.time is None else len(self.time.axis.times)
-        return len(self.forwards) * steps
+        return len(self.forwards) * self.record.num_times
 
     @property
     def operator(self) -> Operator:
@@ -99,11 +100,7 @@ class InverseProblem(eqx.Module):
 
     def state_of(self, z: Any, linear_solver: AbstractLinearSolver | None = None) -> NodeValues:
         """The same for values of the unknowns."""
-        if self.time is not None:
-            return self.time.solve_or_raise(self.forward, z, linear_solver)
-        return concatenate_parts(
-            [solve(one, z, linear_solver=linear_solver) for one in self.forwards]
-        )
+        return self.record.solve_or_raise(self.forward, z, linear_solver)
 
     def default_solver(
         self, solver: AbstractLinearSolver | None = None, *, num_rhs: int = 1
@@ -113,12 +110,10 @@ class InverseProblem(eqx.Module):
         Of several experiments each has a matrix of its own, and multigrid is made for one.
         """
         if not self.others:
-            if self.time is not None:  # most steps share their matrix with others
-                num_rhs *= self.time.axis.num_steps // self.time.axis.num_kinds
             return choose_solver(
                 self.forward,
                 solver,
-                num_rhs=num_rhs,
+                num_rhs=num_rhs * self.record.num_shared,
                 num_matrices=MANY_DRAWS,
                 z=self.median,
             )
@@ -126,20 +121,11 @@ class InverseProblem(eqx.Module):
 
     def median(self) -> dict[str, Any]:
         """What the equation reads where all unknowns have their medians; in time, at first."""
-        z = self.z(jnp.zeros(self.num_coordinates))
-        return z if self.time is None else self.time.first(z)
+        return self.record.first(self.z(jnp.zeros(self.num_coordinates)))
 
     def solve(self, coordinates: Coordinates, linear_solver: AbstractLinearSolver) -> NodeValues:
         """The exact solution, all NaN where there is none: one draw must not stop the others."""
-        z = self.z(coordinates)
-        if self.time is not None:
-            return self.time.solve(self.forward, z, linear_solver)
-        states = []
-        for forward in self.forwards:
-            solution = find_root(forward, z, linear_solver)
-            state = with_dirichlet(forward, solution.free_values, z)
-            states.append(jnp.where(solution.converged, state, jnp.nan))
-        return concatenate_parts(states)
+        return self.record.solve(self.forward, self.z(coordinates), linear_solver)
 
     def states(self, state: Float[Array, " every"]) -> list[NodeValues]:
         """The state of each experiment."""
@@ -206,8 +192,8 @@ class InverseProblem(eqx.Module):
 
     def describe(self) -> str:
         """The problem in words: mesh, equation, unknowns with their priors, data and noise."""
-        axis = None if self.time is None else self.time.axis
-        return problem_text(self.forwards, self.latents, self.observations, self.likelihood, axis)
+        parts = self.forwards, self.latents, self.observations, self.likelihood
+        return problem_text(*parts, self.record.axis)
 
     # Told apart by identity, so that a plain `jax.jit(problem.log_prob)` works.
     def __hash__(self) -> int:
@@ -241,10 +227,6 @@ class InverseProblem(eqx.Module):
             numpyro.sample("observed", scatter, obs=self.observed)
 
         return model
-
-
-def concatenate_parts(parts: list[Float[Array, " _"]]) -> Float[Array, " _"]:
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
 
 
 def in_precision(tree: Tree, dtype: DTypeLike) -> Tree:

@@ -52,6 +52,10 @@ class Measurand:
             return f"{self.rate} {self.name}"
         return self.name if self.transform is None else f"{self.transform} of {self.name}"
 
+    def describe(self, quantity: str) -> str:
+        names = {VALUE: self.name, MEASUREMENT: f"a new measurement of {self.name}"}
+        return names.get(quantity, quantity)
+
     def unit_of(self, quantity: str) -> str | None:
         """The unit of a quantity by its name, as far as it is known."""
         if quantity in (VALUE, MEASUREMENT):

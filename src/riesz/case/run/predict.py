@@ -5,7 +5,7 @@ except for fluxes, for other dates than those that are kept, and for draws that 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -27,7 +27,6 @@ from riesz.case.run.request import (
     PlaceRows,
     PredictionRequest,
     Scene,
-    Statistic,
     Then,
     Where,
     check_request,
@@ -54,9 +53,6 @@ DATED = "riesz.case.run.in_time"
 
 MOST_CELLS = 2e7
 """Of a grid, which is held in memory."""
-
-Drawn = Callable[[slice], Float[np.ndarray, "draw place *components"]]
-"""Draws at some of the places."""
 
 
 class PredictedBands(NamedTuple):
@@ -218,15 +214,14 @@ def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
 def bands_then(scene: Scene, then: Then, measured: Measurand) -> list[Band]:
     """Each statistic of each component of the quantity, or each draw, at one of the dates."""
     request, at = scene.request, scene.at
-    name, unit, wanted = request.quantity, measured.unit_of(request.quantity), request.statistics
-    if wanted:
-        result, of = place_statistics(scene, then, measured), format_quantity(name, measured)
-        columns = [
-            (one.name, one.of(result), f"{one.about} of {of}", one.unit(unit)) for one in wanted
-        ]
-    else:
-        draws = enumerate(ensemble(scene, then, measured))
-        columns = [(f"draw{i:04d}", draw, "", unit) for i, draw in draws]
+    name, result = request.quantity, predict_then(scene, then, measured)
+    unit, what = measured.unit_of(name), measured.describe(name)
+    columns = [
+        (one.name, one.of(result), f"{one.about} of {what}", one.unit(unit))
+        for one in request.statistics
+    ]
+    draws = () if result.draws is None else result.draws
+    columns += [(f"draw{i:04d}", draw, "", unit) for i, draw in enumerate(draws)]
     return [
         band
         for label, values, about, own in columns
@@ -241,51 +236,24 @@ def bands_then(scene: Scene, then: Then, measured: Measurand) -> list[Band]:
     ]
 
 
-def format_quantity(name: str, measured: Measurand) -> str:
-    names = {VALUE: measured.name, MEASUREMENT: f"a new measurement of {measured.name}"}
-    return names.get(name, name)
-
-
-def ensemble(
-    scene: Scene, then: Then, measured: Measurand
-) -> Float[np.ndarray, "draw place *components"]:
-    """Every draw by itself: what is not shared between places is drawn for each."""
-    if scene.request.quantity == FLUX:
-        draws = flux(scene, then, keep_draws=True).draws
-        assert draws is not None
-        return draws
-    return draws_at(scene, then, measured, together=False)(slice(None))
-
-
-def place_statistics(scene: Scene, then: Then, measured: Measurand) -> Prediction:
-    if scene.request.quantity == FLUX:
-        return flux(scene, then)
-    sampler = draws_at(scene, then, measured, together=True)
-    sizes, levels = (len(scene.points), then.draws.num_draws), levels_in(scene.request.statistics)
-    return over_places(sampler, *sizes, levels["quantiles"], levels["exceed"])
-
-
-def levels_in(statistics: Sequence[Statistic]) -> dict[str, list[float]]:
-    return {
-        "quantiles": [level for one in statistics for level in one.quantiles],
-        "exceed": [value for one in statistics for value in one.exceed],
-    }
-
-
-def flux(scene: Scene, then: Then, *, keep_draws: bool = False) -> Prediction:
-    """At points or on a grid, or in the middle of each cell; of the first experiment."""
-    request = scene.request
-    points = scene.at.points if isinstance(scene.at, Grid) else scene.at
-    drawn = {"num_draws": then.draws.num_draws, "seed": request.seed, "keep_draws": keep_draws}
-    asked: dict[str, Any] = levels_in(request.statistics) | drawn
-    opened = import_module(PROBLEM_OF_RUN)
-    return opened.predict(request.run.posterior, FLUX, points, experiment=0, **asked)
-
-
-def draws_at(scene: Scene, then: Then, measured: Measurand, *, together: bool) -> Drawn:
-    """Draws of the quantity at places, some of them at a time."""
-    request, points, draws = scene.request, scene.points, then.draws
-    name, is_measured = request.quantity, request.quantity in (VALUE, MEASUREMENT)
+def predict_then(scene: Scene, then: Then, measured: Measurand) -> Prediction:
+    """The statistics that are asked for; where none are, every draw by itself, for which what is
+    not shared between places is drawn for each."""
+    request, draws = scene.request, then.draws
+    name, points, wanted = request.quantity, scene.points, request.statistics
+    quantiles = [level for one in wanted for level in one.quantiles]
+    exceed = [value for one in wanted for value in one.exceed]
+    if name == FLUX:  # of nodes, in the middle of each cell; of the first experiment
+        return import_module(PROBLEM_OF_RUN).predict(
+            *(request.run.posterior, name, None if scene.at is None else points),
+            experiment=0,
+            num_draws=draws.num_draws,
+            seed=request.seed,
+            quantiles=quantiles,
+            exceed=exceed,
+            keep_draws=not wanted,
+        )
+    is_measured = name in (VALUE, MEASUREMENT)
     there = new_points(
         draws,
         points,
@@ -293,16 +261,17 @@ def draws_at(scene: Scene, then: Then, measured: Measurand, *, together: bool) -
         design_at(request, points) if is_measured else None,
         given=then.states,
         seed=request.seed,
-        together=together,
+        together=bool(wanted),
         site=scene.numbers,
         when=then.times,
     )
 
-    def of(part: slice) -> Float[np.ndarray, "draw place *components"]:
-        values = there.values(name, part)
-        return np.asarray(measured.of(values)) if is_measured else values
+    def values(part: slice) -> Float[np.ndarray, "draw place *components"]:
+        drawn = there.values(name, part)
+        return np.asarray(measured.of(drawn)) if is_measured else drawn
 
-    return of
+    sizes = len(points), draws.num_draws
+    return over_places(values, *sizes, quantiles, exceed, keep_draws=not wanted)
 
 
 def places_for(request: PredictionRequest, mesh: Mesh) -> tuple[Where, Sequence[str]]:
