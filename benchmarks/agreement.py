@@ -14,8 +14,8 @@ import numpy as np
 from bench import parser_of, save
 
 import riesz as rz
+from riesz.density.exact import ExactDensity
 from riesz.diagnose.importance import importance_check
-from riesz.engines.nuts.engine import log_density
 
 NUM_SENSORS, NOISE, SEED, LENGTH = 20, 0.01, 0, 0.3
 LEVELS, NUM_MODES, NUM_DRAWS = 4, 20, 64
@@ -43,7 +43,7 @@ def numbers() -> dict[str, np.ndarray]:
 
     @jax.jit
     def density_and_slope(coordinates):
-        return jax.value_and_grad(lambda one: log_density(problem, one, solver))(coordinates)
+        return jax.value_and_grad(ExactDensity(problem, solver))(coordinates)
 
     at = np.random.default_rng(SEED + 1).normal(size=(8, problem.num_coordinates))
     found = [density_and_slope(jnp.asarray(one)) for one in at]

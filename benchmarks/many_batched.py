@@ -16,10 +16,10 @@ import numpyro.distributions as dist
 from bench import parser_of, save, told
 
 import riesz as rz
+from riesz.density.reduced import reduce_over_prior
 from riesz.devices import devices_of
 from riesz.engines.amortise.exact import exact_fits, exact_predictions
 from riesz.engines.amortise.importance import batch_problem
-from riesz.engines.amortise.model import reduce_over_prior
 from riesz.engines.amortise.parts import map_data_sets
 from riesz.engines.amortise.simulate import Simulator, as_readings, single_problem
 

@@ -77,14 +77,15 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     import jax.random as jr
     import numpy as np
 
-    from riesz.engines.nuts.engine import ExactDensity
-    from riesz.engines.reduced.model import density_from, reduced_errors, solve_at
+    from riesz.density.exact import ExactDensity
+    from riesz.density.reduced import density_from, reduced_errors, solve_at
     from riesz.engines.sample.engine import gaussians_at_modes
     from riesz.posterior.posterior import ExactStates
 
     problem = PROBLEMS[name](levels, seed)
     solver, size = problem.default_solver(), problem.num_coordinates
-    metric = gaussians_at_modes(problem, solver, jnp.zeros(size), 1, jr.key(seed)).metric(0)
+    exact_density = ExactDensity(problem, solver)
+    metric = gaussians_at_modes(exact_density, jnp.zeros(size), 1, jr.key(seed)).metric(0)
 
     def drawn(key: int, count: int):
         return jax.vmap(metric.unwhiten)(jr.normal(jr.key(key), (count, size)))
@@ -95,14 +96,14 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     built = time.process_time() - cpu
     tested = solve_at(problem, ExactStates(), drawn(2, NUM_TESTED))
     found = reduced_errors(density, tested)
-    exact = gradient_seconds(ExactDensity(problem, solver), tested.points, repeats)
+    exact = gradient_seconds(exact_density, tested.points, repeats)
     reduced = gradient_seconds(density, tested.points, repeats)
     return {
         "problem": name,
         "nodes": problem.forward.space.mesh.num_nodes,
         "unknowns": size,
-        "modes": density.equation.num_modes,
-        "terms": len(density.equation.matrices),
+        "modes": density.reduced.num_modes,
+        "terms": len(density.reduced.equation.matrices),
         "sensor_gap": float(np.sqrt(np.mean(found.gaps**2))),
         "log_ratio_sd": float(np.std(found.log_ratios)),
         "build_cpu_seconds": built,

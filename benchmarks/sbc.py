@@ -16,10 +16,10 @@ import numpy as np
 from bench import parser_of, save
 
 import riesz as rz
+from riesz.density.reduced import reduce_over_prior
 from riesz.devices import devices_of
 from riesz.diagnose.calibration import Calibration
 from riesz.engines.amortise.exact import exact_predictions
-from riesz.engines.amortise.model import reduce_over_prior
 from riesz.engines.amortise.parts import map_data_sets
 from riesz.engines.amortise.simulate import Simulator
 

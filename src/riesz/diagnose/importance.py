@@ -21,8 +21,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
+from riesz.density.exact import ExactDensity
 from riesz.devices import Devices, Wanted, devices_of, over_rows
-from riesz.engines.nuts.engine import log_density
 from riesz.engines.relax.discrepancy import relax_solver
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
@@ -279,7 +279,7 @@ def log_weights(
 
     def one(coordinates: Coordinates) -> Float[Array, ""]:
         if relaxed is None:
-            target = log_density(problem, coordinates, solver)
+            target = ExactDensity(problem, solver)(coordinates)
         else:
             target = relaxed.log_prob(problem, coordinates)
         return target - family.log_prob(coordinates)

@@ -27,6 +27,7 @@ from jaxtyping import Array, ArrayLike, Float
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from riesz.deadline import Deadline
+from riesz.density.exact import ExactDensity
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.errors import RieszError, any_of, nearest
@@ -84,6 +85,12 @@ def as_solver(value: Any) -> AbstractLinearSolver:
     if isinstance(value, str) and value in SOLVERS:
         return SOLVERS[value]()
     raise ValueError(value)
+
+
+def exact_density(problem: InverseProblem, linear_solver: Any, *, num_rhs: int = 1) -> ExactDensity:
+    """By the solver that was asked for, or the one that suits so many right-hand sides."""
+    solver = problem.default_solver(as_solver(linear_solver), num_rhs=num_rhs)
+    return ExactDensity(problem, solver)
 
 
 def states_by(solver: Any) -> ExactStates:

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from riesz.density.reduced import check_reducible, reduce_over_prior
 from riesz.devices import Wanted, devices_of
 from riesz.engines.amortise.accuracy import check_accuracy, select_rows
 from riesz.engines.amortise.exact import NUM_EXACT, ExactSolves
@@ -17,10 +18,9 @@ from riesz.engines.amortise.fits import (
     refit_doubtful,
 )
 from riesz.engines.amortise.importance import NUM_DRAWS, batch_problem
-from riesz.engines.amortise.model import reduce_over_prior, why_not_reduced
 from riesz.engines.amortise.simulate import Simulator, as_readings
 from riesz.engines.base import AbstractEngine
-from riesz.errors import RieszError
+from riesz.errors import RieszError, error_context
 from riesz.inference.fit import find_inadequacy, fit
 from riesz.problem.problem import InverseProblem
 from riesz.progress import progress_bar
@@ -93,9 +93,8 @@ def check_askable(problem: InverseProblem, num_draws: int, num_exact: int) -> No
     """Raise, before any work, where data sets cannot be fitted together."""
     if not isinstance(problem, InverseProblem):
         raise RieszError(f"found a {type(problem).__name__}: give rz.inverse_problem(...).")
-    why = why_not_reduced(problem)
-    if why is not None:
-        raise RieszError(f"data sets are fitted together by a reduced equation: {why}")
+    with error_context("data sets are fitted together by a reduced equation"):
+        check_reducible(problem)
     if problem.censored.any():
         raise RieszError(
             f"{int(problem.censored.sum())} observations are only known to lie below a limit, and "

@@ -21,12 +21,13 @@ import jax.random as jr
 import numpy as np
 
 from riesz.deadline import Deadline
+from riesz.density.base import linearize_at
+from riesz.density.exact import ExactDensity
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.diagnose.importance import effort, with_importance_check, with_surrogate_error
 from riesz.engines.base import AbstractEngine
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondRunCheckpoint
-from riesz.engines.laplace.hessian import linearize_at
-from riesz.engines.sample.engine import NEGLIGIBLE, find_modes
+from riesz.engines.laplace.modes import NEGLIGIBLE, find_modes
 from riesz.engines.table import AUTO, EngineName, check_engine, engine_of
 from riesz.errors import EngineError, OutOfTimeError, RieszError, error_sentence
 from riesz.fem.default_solver import estimate_seconds
@@ -141,14 +142,15 @@ def other_modes(posterior: Posterior, seed: int) -> Inadequacy | None:
     """
     problem = posterior.problem
     solver = problem.default_solver(num_rhs=min(NUM_MODES, problem.num_coordinates))
-    solve = estimate_seconds(problem.forward, solver) * problem.num_solves
+    density = ExactDensity(problem, solver)
+    solve = density.seconds()
     if NUM_SEARCHES * SOLVES_OF_A_SEARCH * solve > LONGEST_SEARCHES:
         return None
     is_quick = MORE_SEARCHES * SOLVES_OF_A_SEARCH * solve <= SHORT_SEARCHES
     count = MORE_SEARCHES if is_quick else NUM_SEARCHES
     middle = posterior.coordinate_mean()
-    ends = find_modes(problem, solver, middle, count, jr.key(seed))
-    below = float(linearize_at(problem, middle, solver).cost) - float(ends[0].cost)
+    ends = find_modes(density, middle, count, jr.key(seed))
+    below = float(linearize_at(density, middle).cost) - float(ends[0].cost)
     if not below <= NEGLIGIBLE:
         return Inadequacy(Note("higher_mode", log_ratio=below), higher_mode=ends[0].coordinates)
     high = [end for end in ends if float(end.cost) < float(ends[0].cost) + NEGLIGIBLE]

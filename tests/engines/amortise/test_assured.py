@@ -9,10 +9,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from riesz.density.reduced import reduce_over_prior
 from riesz.engines.amortise.amortised import Amortised
 from riesz.engines.amortise.encoder import encoder
 from riesz.engines.amortise.engine import Amortise
-from riesz.engines.amortise.model import reduce_over_prior
 from riesz.engines.amortise.simulate import SensorData, Simulator, Variety
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source

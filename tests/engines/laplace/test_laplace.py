@@ -12,8 +12,10 @@ import pytest
 from tests.stopping import check_same, stopped_and_resumed
 
 import riesz as rz
+from riesz.density.base import hessian_vector_products, linearize_at
+from riesz.density.curvature import leading_eigenpairs
+from riesz.density.exact import ExactDensity
 from riesz.engines.laplace.engine import Laplace
-from riesz.engines.laplace.hessian import hessian_vector_products, leading_eigenpairs, linearize_at
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.posterior.family import PriorUpdate, full_rank_of
@@ -56,12 +58,13 @@ def dense(problem, posterior):
 
 @pytest.mark.slow
 def test_the_slope_passes_the_taylor_test(problem):
+    density = ExactDensity(problem, SOLVER)
     key, place = jr.key(0), jnp.linspace(-1.0, 1.0, problem.num_coordinates)
     direction = jr.normal(key, place.shape)
-    here = linearize_at(problem, place, SOLVER)
+    here = linearize_at(density, place)
     gaps = []
     for step in (1e-2, 5e-3, 2.5e-3):
-        there = linearize_at(problem, place + step * direction, SOLVER)
+        there = linearize_at(density, place + step * direction)
         gaps.append(abs(there.cost - here.cost - step * here.gradient @ direction))
     np.testing.assert_allclose(np.log2(gaps[0] / gaps[1]), 2.0, atol=0.1)
     np.testing.assert_allclose(np.log2(gaps[1] / gaps[2]), 2.0, atol=0.1)
@@ -70,13 +73,14 @@ def test_the_slope_passes_the_taylor_test(problem):
 @pytest.mark.slow
 def test_actions_of_the_hessian_pass_the_taylor_test(problem):
     """The slope changes by the action, and what is left by the square of the step."""
+    density = ExactDensity(problem, SOLVER)
     place = jnp.linspace(-1.0, 1.0, problem.num_coordinates)
     direction = jr.normal(jr.key(1), place.shape)
-    here = linearize_at(problem, place, SOLVER)
-    action = direction + hessian_vector_products(problem, here, SOLVER, direction[None])[0]
+    here = linearize_at(density, place)
+    action = direction + hessian_vector_products(density, here, direction[None])[0]
     gaps = []
     for step in (1e-2, 5e-3, 2.5e-3):
-        there = linearize_at(problem, place + step * direction, SOLVER)
+        there = linearize_at(density, place + step * direction)
         gaps.append(np.linalg.norm(there.gradient - here.gradient - step * action))
     np.testing.assert_allclose(np.log2(gaps[0] / gaps[1]), 2.0, atol=0.1)
     np.testing.assert_allclose(np.log2(gaps[1] / gaps[2]), 2.0, atol=0.1)
@@ -84,7 +88,9 @@ def test_actions_of_the_hessian_pass_the_taylor_test(problem):
 
 def test_the_mode_is_less_than_the_tolerance_away(problem, posterior, dense):
     """By the decrement with the dense Hessian, which what conjugate gradients found bounds."""
-    slope = np.asarray(linearize_at(problem, posterior.coordinate_mean(), SOLVER).gradient)
+    slope = np.asarray(
+        linearize_at(ExactDensity(problem, SOLVER), posterior.coordinate_mean()).gradient
+    )
     decrement = np.sqrt(slope @ np.linalg.solve(dense, slope))
     assert decrement <= posterior.history["decrement"][-1] <= Laplace().tolerance
 

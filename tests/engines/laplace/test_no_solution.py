@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import riesz as rz
+from riesz.density.exact import ExactDensity
 from riesz.diagnose.importance import with_importance_check
 from riesz.engines.base import Work
 from riesz.engines.laplace.newton import search_origin
@@ -39,7 +40,7 @@ def posed(median: float, observed: float = 0.3) -> rz.InverseProblem:
 def test_a_search_begins_where_there_is_a_solution():
     """Where the prior's middle has none, and one of its draws in fifty has."""
     problem = posed(12.0)
-    origin = search_origin(problem, SOLVER, None, Work())
+    origin = search_origin(problem, ExactDensity(problem, SOLVER), None, Work())
     assert 0 < float(problem.z(origin)["r"]) < LARGEST
     posterior = rz.fit(problem, "laplace", check=False, progress=False)
     mode = posterior.coordinate_mean()
@@ -66,8 +67,8 @@ def test_draws_without_a_solution_have_no_weight_and_are_told():
 
 
 def test_a_curvature_that_is_not_finite_is_told(monkeypatch):
-    products = "riesz.engines.sample.engine.hessian_vector_products"
-    monkeypatch.setattr(products, lambda problem, at, solver, rows: jnp.full_like(rows, jnp.nan))
+    products = "riesz.density.curvature.hessian_vector_products"
+    monkeypatch.setattr(products, lambda density, at, rows, second: jnp.full_like(rows, jnp.nan))
     problem = posed(1.0)
     with pytest.raises(RieszError, match="curvature of the log-density is not finite"):
-        gaussians_at_modes(problem, SOLVER, jnp.zeros(1), 2, jr.key(0))
+        gaussians_at_modes(ExactDensity(problem, SOLVER), jnp.zeros(1), 2, jr.key(0))

@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse.linalg as spla
 
 import riesz as rz
-from riesz.engines.laplace.hessian import hessian_vector_products, linearize_at
+from riesz.density.base import hessian_vector_products, linearize_at
+from riesz.density.exact import ExactDensity
 from riesz.engines.laplace.newton import newton_step
 from riesz.fem import default_solver
 from riesz.fem.linear.linear_solve import Automatic
@@ -46,12 +47,13 @@ def test_on_an_accelerator_nothing_of_laplace_calls_the_host(monkeypatch):
     assert isinstance(field, NodalLatent)
     by_lu = np.asarray(spla.spsolve(field.operator.to_scipy(), field.root_volumes * coordinates))
     np.testing.assert_allclose(value_of(field, coordinates), by_lu, atol=1e-9, rtol=0)
-    place = eqx.filter_eval_shape(linearize_at, problem, coordinates, solver)
+    density = ExactDensity(problem, solver)
+    place = eqx.filter_eval_shape(linearize_at, density, coordinates)
     one = jnp.ones(())
     programs = (
-        eqx.filter_make_jaxpr(linearize_at)(problem, coordinates, solver),
-        eqx.filter_make_jaxpr(newton_step)(problem, place, solver, one, one, one),
-        eqx.filter_make_jaxpr(hessian_vector_products)(problem, place, solver, coordinates[None]),
+        eqx.filter_make_jaxpr(linearize_at)(density, coordinates),
+        eqx.filter_make_jaxpr(newton_step)(density, place, one, one, one),
+        eqx.filter_make_jaxpr(hessian_vector_products)(density, place, coordinates[None]),
     )
     for program, *_ in programs:
         assert "host_lu" not in str(program)

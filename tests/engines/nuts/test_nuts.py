@@ -10,9 +10,10 @@ import pytest
 from tests.linear_gaussian import exact_posterior, known_posterior, linear_problem
 from tests.stopping import check_same, stopped_and_resumed
 
+from riesz.density.exact import ExactDensity
 from riesz.engines.base import shrink_correlations
 from riesz.engines.nuts import engine as chains
-from riesz.engines.nuts.engine import Nuts, draw_starts, log_density, sampler_warnings
+from riesz.engines.nuts.engine import Nuts, draw_starts, sampler_warnings
 from riesz.errors import RieszError, SolveError
 from riesz.fem.linear import host_lu
 from riesz.fem.linear.linear_solve import Dense, SparseLU
@@ -177,7 +178,8 @@ def transport():
 
 @lru_cache
 def gradient(problem, solver):
-    return jax.jit(jax.value_and_grad(lambda c: log_density(problem, c, solver)))
+    density = ExactDensity(problem, solver)
+    return jax.jit(jax.value_and_grad(lambda c: density(c)))  # noqa: PLW0108 (a module is none)
 
 
 @pytest.mark.slow

@@ -23,9 +23,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from pydantic import BeforeValidator, Field
 
+from riesz.density.reduced import check_reducible, reduce_over_prior
 from riesz.engines.amortise.amortised import Amortised, encode
 from riesz.engines.amortise.encoder import Encoded, Encoder, ResidualNetwork, encoder
-from riesz.engines.amortise.model import reduce_over_prior, why_not_reduced
 from riesz.engines.amortise.simulate import (
     Coordinates,
     Observed,
@@ -41,7 +41,7 @@ from riesz.engines.base import AbstractEngine, Count, Share, ShareOrZero, Work, 
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.emulate.start import check_nested, training_cost
 from riesz.engines.training import History, train
-from riesz.errors import RieszError
+from riesz.errors import RieszError, error_context
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import standard_log_density
 from riesz.posterior.posterior import Posterior
@@ -190,9 +190,8 @@ class Amortise(PriorSurrogate, AbstractEngine):
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
         if self.model == "reduced":
-            why = why_not_reduced(problem)
-            if why is not None:
-                raise RieszError(f"amortise with the model of {why}")
+            with error_context("amortise with a reduced model"):
+                check_reducible(problem)
         else:
             check_nested(problem, self.name, self.gram)
         check_simulable(problem)

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.arrays import on_device
+from riesz.density.reduced import ReducedSensors
 from riesz.engines.amortise.accuracy import DOUBTFUL, BatchPosterior, reasons
-from riesz.engines.amortise.model import ReducedSensors
 from riesz.engines.amortise.simulate import SensorData, single_problem
 from riesz.errors import RieszError
 from riesz.notes import Note

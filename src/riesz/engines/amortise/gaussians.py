@@ -13,7 +13,7 @@ import jax.random as jr
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from riesz.engines.amortise.model import ReducedSensors
+from riesz.density.reduced import ReducedSensors
 from riesz.engines.amortise.parts import num_at_once
 from riesz.engines.amortise.simulate import Coordinates, SensorData, Simulator
 from riesz.engines.emulate.variational import match_normals

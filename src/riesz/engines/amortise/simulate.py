@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, DTypeLike, Float, PRNGKeyArray, PyTree
 
 from riesz.arrays import on_device
-from riesz.engines.amortise.model import ReducedSensors
+from riesz.density.reduced import ReducedSensors
 from riesz.engines.base import Count
 from riesz.engines.emulate.least_squares import applies_to, gauss_newton_readout
 from riesz.engines.emulate.start import (

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 from pydantic import Field
 
 from riesz.deadline import check_clock
+from riesz.density.base import AbstractDensity
 from riesz.engines.base import (
     AbstractEngine,
     Count,
@@ -46,11 +47,9 @@ from riesz.engines.conditional.spread import (
     sample_hyperparameters,
     spread_by,
 )
+from riesz.engines.nuts.chains import NutsSettings, all_chains
 from riesz.engines.nuts.engine import (
     WIDER,
-    AbstractDensity,
-    NutsSettings,
-    all_chains,
     history_of,
     sampler_warnings,
 )
@@ -81,16 +80,16 @@ class MarginalDensity(AbstractDensity):
     parts: Parts
     at: AbstractPointMap  # the sensors
 
-    def __call__(self, coordinates: Others) -> Float[Array, ""]:
+    def log_likelihood(self, coordinates: Others) -> Float[Array, ""]:
         system = linear_system(self.problem, self.parts, coordinates, self.at)
-        return self.problem.latents.log_prior(coordinates) + system.log_likelihood()
+        return system.log_likelihood()
 
-    def explain(self, coordinates: Others) -> None:
+    def explain(self, coordinates: Others, where: str) -> None:
         linear = jnp.zeros(len(self.parts.linear))
         self.problem.state(self.parts.together(linear, coordinates))
         raise RieszError(
-            "the density of the unknowns that are not integrated out is not finite where the "
-            "search starts: look for noise of zero, or priors that allow impossible coefficients."
+            "the density of the unknowns that are not integrated out is not finite "
+            f"where {where}: look for noise of zero, or priors that allow impossible coefficients."
         )
 
 
@@ -252,7 +251,7 @@ def find_hyper_map(
     """
     value = eqx.filter_jit(density)(origin) if not len(origin) else cost(origin)[0]
     if not np.isfinite(float(value)):
-        density.explain(origin)
+        density.explain(origin, "the search starts")
     if not len(origin):
         # With nothing left over, the density of the data themselves.
         exact = jnp.asarray(float(value))

@@ -13,7 +13,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.devices import Devices, over_rows
+from riesz.density.base import AbstractDensity
+from riesz.density.curvature import curvature_at
+from riesz.devices import Devices
 from riesz.engines.base import (
     GRADIENT,
     AbstractEngine,
@@ -21,18 +23,16 @@ from riesz.engines.base import (
     Solver,
     Start,
     Work,
-    as_solver,
+    exact_density,
     states_by,
 )
-from riesz.engines.laplace.hessian import hessian_vector_products, leading_eigenpairs
 from riesz.engines.laplace.newton import MapSearch, SearchSettings, find_map, search_origin
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.fem.linear.linear_solve import Automatic
 from riesz.notes import Note
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
-from riesz.progress import format_levels, progress_bar
 
 NEGLIGIBLE = 0.01
 """Directions in which the data tell less than this part of what the prior does keep the prior."""
@@ -68,17 +68,12 @@ class Laplace(SearchSettings, AbstractEngine):
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
         sides = min(self.num_modes, problem.num_coordinates)
-        solver = problem.default_solver(as_solver(self.linear_solver), num_rhs=sides)
-        origin = search_origin(problem, solver, self.start, work)
-        with progress_bar(work.progress) as shown:
-            task = shown.add_task("mode", total=self.max_steps, terms="")
-            search = find_map(
-                *(problem, solver, self, origin),
-                lambda terms: shown.update(task, advance=1, terms=format_levels(terms)),
-                *(work.checkpoint, work.deadline.sooner(SEARCHING)),
-            )
+        density = exact_density(problem, self.linear_solver, num_rhs=sides)
+        origin = search_origin(problem, density, self.start, work)
+        sooner = work._replace(deadline=work.deadline.sooner(SEARCHING))
+        search = find_map(density, self, origin, sooner)
         family, values, notes = laplace_approximation(
-            problem, search, solver, self.num_modes, work.seed, work.devices
+            density, search, self.num_modes, work.seed, work.devices
         )
         curves = {name: jnp.asarray(curve) for name, curve in search.history.items()}
         history = curves | {"eigenvalues": values}
@@ -95,9 +90,8 @@ def note_on_directions(values: Float[Array, " direction"], size: int) -> tuple[N
 
 
 def laplace_approximation(
-    problem: InverseProblem,
+    density: AbstractDensity,
     search: MapSearch,
-    solver: AbstractLinearSolver,
     num_modes: int,
     seed: int,
     devices: Devices | None = None,
@@ -107,13 +101,7 @@ def laplace_approximation(
     if not search.converged:
         distance = search.history["decrement"][-1]
         notes = (Note("map_search", steps=steps, distance=distance, is_cut=search.is_cut),)
-
-    def action(directions):
-        return over_rows(
-            hessian_vector_products, (problem, search.end, solver), directions, devices
-        )
-
-    values, directions = leading_eigenpairs(action, len(mode), num_modes, jr.key(seed))
+    values, directions = curvature_at(density, search.end, num_modes, jr.key(seed), devices=devices)
     notes = (*notes, *note_on_directions(values, len(mode)))
     if not bool(jnp.all(values > -1)):
         raise RieszError(

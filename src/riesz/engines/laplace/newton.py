@@ -11,7 +11,6 @@ add up $\lambda^2$ step by step, and since no eigenvalue of $H$ is below one whe
 something, the square of their residual bounds what is missing in it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,14 +22,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from riesz.deadline import Deadline
+from riesz.density.base import AbstractDensity, Linearization, linearize_at
 from riesz.engines.base import Count, CountOrZero, Settings, Share, Work, search_start
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
-from riesz.engines.laplace.hessian import Linearization, hessian_vector_product, linearize_at
 from riesz.errors import OutOfTimeError
-from riesz.fem.default_solver import estimate_seconds
-from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.problem.problem import Coordinates, InverseProblem
+from riesz.progress import format_levels, progress_bar
 
 SUFFICIENT = 1e-4
 """The part of the decrease that the gradient promises which a step must reach (Armijo)."""
@@ -98,7 +94,7 @@ class NewtonStep(eqx.Module):
 
 
 def search_origin(
-    problem: InverseProblem, solver: AbstractLinearSolver, start: Any, work: Work
+    problem: InverseProblem, density: AbstractDensity, start: Any, work: Work
 ) -> Coordinates:
     """Where a search begins: as given, or in the middle of the prior.
 
@@ -106,85 +102,79 @@ def search_origin(
     draw of the prior with one. Most may lie in a tail: some are drawn wider.
     """
     origin = search_start(problem, start, work)
-    if start is not None or bool(jnp.isfinite(linearize_at(problem, origin, solver).cost)):
+    if start is not None or bool(jnp.isfinite(linearize_at(density, origin).cost)):
         return origin
-    solve = problem.num_solves * estimate_seconds(problem.forward, solver)
-    count = int(np.clip(SECONDS_OF_DRAWS / solve, FEWEST_DRAWS, MOST_DRAWS))
+    count = int(np.clip(SECONDS_OF_DRAWS / density.seconds(), FEWEST_DRAWS, MOST_DRAWS))
     normals = jr.normal(jr.fold_in(jr.key(work.seed), count), (count, len(origin)), origin.dtype)
     for number, normal in enumerate(normals):
         drawn = WIDER[number % len(WIDER)] * normal
-        if bool(jnp.isfinite(linearize_at(problem, drawn, solver).cost)):
+        if bool(jnp.isfinite(linearize_at(density, drawn).cost)):
             return drawn
     return origin  # the search says what is wrong there
 
 
 def find_map(
-    problem: InverseProblem,
-    solver: AbstractLinearSolver,
+    density: AbstractDensity,
     settings: SearchSettings,
     start: Coordinates,
-    report: Callable[[dict[str, float]], None],
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-    deadline: Deadline = Deadline(),  # noqa: B008 (immutable)
+    work: Work = Work(),  # noqa: B008 (immutable)
 ) -> MapSearch:
     """The mode near `start`, or how far the search has come by the deadline."""
-    stored = checkpoint.restore(STAGE)
+    stored = work.checkpoint.restore(STAGE)
     begin, curves = (start, []) if stored is None else (stored["coordinates"], stored["curves"])
     converged, is_cut = False, False
-    watched = partial(deadline.enforce, "in the search for the mode")
+    watched = partial(work.deadline.enforce, "in the search for the mode")
     with watched():
-        at = jax.block_until_ready(linearize_at(problem, begin, solver))
+        at = jax.block_until_ready(linearize_at(density, begin))
     if not bool(jnp.isfinite(at.cost)):
-        problem.explain(start, "the search starts")
-    for number in range(len(curves), settings.max_steps + 1):
-        # Far from the mode exact steps are a waste, and within a standard deviation they pay.
-        forcing = min(LOOSEST, np.sqrt(curves[-1]["decrement"])) if curves else LOOSEST
-        with_second = number >= settings.gauss_newton_steps
-        # Arrays of one type: for plain numbers another program would be compiled.
-        numbers = jnp.asarray([forcing, settings.tolerance, with_second], at.gradient.dtype)
-        try:
-            with watched():
-                step = newton_step(problem, at, solver, *numbers)
-                row = {
-                    "cost": float(at.cost),
-                    "slope": float(jnp.linalg.norm(at.gradient)),
-                    "decrement": float(step.decrement),
-                    "iterations": float(step.iterations),
-                }
-                curves.append(row)
-                converged = row["decrement"] <= settings.tolerance
-                stuck = len(curves) > 1 and row["decrement"] > curves[-2]["decrement"] / 2
-                flat = stuck or row["slope"] <= FLAT * settings.tolerance
-                if (converged and flat) or number == settings.max_steps:
-                    break
-                trial = line_search(problem, solver, at, step.direction, settings.max_halvings)
-        except OutOfTimeError:
-            if not curves:
-                raise
-            is_cut = True
-            break
-        if trial is None:
-            break
-        at = trial
-        checkpoint.keep(STAGE, {"coordinates": at.coordinates, "curves": list(curves)})
-        report(row)
+        density.explain(start, "the search starts")
+    with progress_bar(work.progress) as shown:
+        task = shown.add_task("mode", total=settings.max_steps, terms="")
+        for number in range(len(curves), settings.max_steps + 1):
+            # Far from the mode exact steps are a waste, and within a standard deviation they pay.
+            forcing = min(LOOSEST, np.sqrt(curves[-1]["decrement"])) if curves else LOOSEST
+            with_second = number >= settings.gauss_newton_steps
+            # Arrays of one type: for plain numbers another program would be compiled.
+            numbers = jnp.asarray([forcing, settings.tolerance, with_second], at.gradient.dtype)
+            try:
+                with watched():
+                    step = newton_step(density, at, *numbers)
+                    row = {
+                        "cost": float(at.cost),
+                        "slope": float(jnp.linalg.norm(at.gradient)),
+                        "decrement": float(step.decrement),
+                        "iterations": float(step.iterations),
+                    }
+                    curves.append(row)
+                    converged = row["decrement"] <= settings.tolerance
+                    stuck = len(curves) > 1 and row["decrement"] > curves[-2]["decrement"] / 2
+                    flat = stuck or row["slope"] <= FLAT * settings.tolerance
+                    if (converged and flat) or number == settings.max_steps:
+                        break
+                    trial = line_search(density, at, step.direction, settings.max_halvings)
+            except OutOfTimeError:
+                if not curves:
+                    raise
+                is_cut = True
+                break
+            if trial is None:
+                break
+            at = trial
+            work.checkpoint.keep(STAGE, {"coordinates": at.coordinates, "curves": list(curves)})
+            shown.update(task, advance=1, terms=format_levels(row))
     history = {name: np.array([row[name] for row in curves]) for name in curves[0]}
     return MapSearch(at, converged, history, is_cut)
 
 
 def line_search(
-    problem: InverseProblem,
-    solver: AbstractLinearSolver,
-    at: Linearization,
-    direction: Coordinates,
-    max_halvings: int,
+    density: AbstractDensity, at: Linearization, direction: Coordinates, max_halvings: int
 ) -> Linearization | None:
     """The longest of the steps 1, 1/2, 1/4, ... that lowers the cost enough; None if none does."""
     promised, here = float(at.gradient @ direction), float(at.cost)
     rounding = ROUNDING * np.finfo(float).eps * abs(here)
     for halvings in range(max_halvings + 1):
         length = 0.5**halvings
-        trial = linearize_at(problem, at.coordinates + length * direction, solver)
+        trial = linearize_at(density, at.coordinates + length * direction)
         # False where the cost is NaN.
         if float(trial.cost) <= here + SUFFICIENT * length * promised + rounding:
             return trial
@@ -193,9 +183,8 @@ def line_search(
 
 @eqx.filter_jit
 def newton_step(
-    problem: InverseProblem,
+    density: AbstractDensity,
     at: Linearization,
-    solver: AbstractLinearSolver,
     forcing: Float[Array, ""],
     tolerance: Float[Array, ""],
     second: Float[Array, ""],
@@ -205,7 +194,7 @@ def newton_step(
     Or of `tolerance`, where nothing more is to be gained.
     """
     gradient = at.gradient
-    product = hessian_vector_product(problem, at, solver, second)
+    product = density.hessian_vector_product(at, second)
 
     def is_running(it: ConjugateGradientState):
         goal = forcing**2 * jnp.maximum(it.gained, tolerance**2)

@@ -1,6 +1,5 @@
 """Chains of NumPyro's No-U-Turn sampler, in blocks of transitions: one by one, or side by side."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.deadline import check_clock
+from riesz.density.base import AbstractDensity
 from riesz.devices import Devices, map_each
 from riesz.engines.base import InverseMass, Work
 from riesz.engines.checkpoint import AbstractCheckpoint, leaves_of, with_leaves
@@ -22,18 +22,6 @@ from riesz.progress import progress_bar
 
 BLOCK = 50
 """Transitions between two looks at the progress."""
-
-
-class AbstractDensity(eqx.Module):
-    """What is sampled."""
-
-    @abstractmethod
-    def __call__(self, coordinates: Coordinates) -> Float[Array, ""]:
-        """The log-density up to a constant; NaN where there is none."""
-
-    @abstractmethod
-    def explain(self, coordinates: Coordinates) -> None:
-        """Raise, and say why the log-density is not finite here."""
 
 
 class NutsSettings(eqx.Module):
@@ -67,7 +55,8 @@ def kernels(settings: NutsSettings) -> tuple[Callable[..., Any], Callable[..., A
     hmc = import_module("numpyro.infer.hmc").hmc  # a quarter of a second, which others save
     initial, transition = hmc(potential_fn_gen=potential_of, algo="NUTS")
 
-    def begin(density: AbstractDensity, inverse_mass, key: PRNGKeyArray, start: Coordinates):
+    def begin(density: AbstractDensity, inverse_mass, place: tuple[PRNGKeyArray, Coordinates]):
+        key, start = place
         return initial(
             start,
             settings.num_warmup,
@@ -80,8 +69,9 @@ def kernels(settings: NutsSettings) -> tuple[Callable[..., Any], Callable[..., A
             rng_key=key,
         )
 
-    def advance(density: AbstractDensity, state, num_transitions: Int[Array, ""]):
+    def advance(density: AbstractDensity, state_and_count: tuple[PyTree, Int[Array, ""]]):
         """Up to a block of transitions; a loop of traced length serves the last, shorter block."""
+        state, num_transitions = state_and_count
 
         def move(i, state_and_kept):
             moved = transition(state_and_kept[0], (density,), {})
@@ -116,20 +106,10 @@ class ChainGroup(NamedTuple):
     devices: Devices | None
 
     def each(self, function: Callable[..., Any], shared: tuple, rows: list[Any]) -> list[Any]:
-        """`function(*shared, *row)` for all of them."""
+        """`function(*shared, row)` for all of them."""
         if self.devices is None:
-            return [function(*shared, *row) for row in rows]
-        return map_each(TakesTuple(function), shared, rows, self.devices)
-
-
-class TakesTuple(eqx.Module):
-    """A function that takes its last arguments as one."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, *arguments: Any) -> Any:
-        *shared, row = arguments
-        return self.function(*shared, *row)
+            return [function(*shared, row) for row in rows]
+        return map_each(function, shared, rows, self.devices)
 
 
 def sample_chains(
@@ -147,7 +127,7 @@ def sample_chains(
     rows: list[tuple[np.ndarray, ...]] = [() for _ in states]
     for i, number in enumerate(side.numbers):
         if not bool(jnp.isfinite(states[i].potential_energy)):
-            density.explain(begins[i][1])
+            density.explain(begins[i][1], "the chains start")
         stored = side.checkpoint.restore(f"chain {number}")
         if stored is not None:
             states[i], rows[i] = with_leaves(states[i], stored["state"]), stored["rows"]

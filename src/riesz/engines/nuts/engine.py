@@ -25,13 +25,13 @@ from riesz.engines.base import (
     Solver,
     Start,
     Work,
-    as_solver,
+    exact_density,
     resolve_start,
     start_of_chains,
     states_by,
 )
-from riesz.engines.nuts.chains import AbstractDensity, NutsSettings, Transition, all_chains, kernels
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.engines.nuts.chains import NutsSettings, Transition, all_chains, kernels
+from riesz.fem.linear.linear_solve import Automatic
 from riesz.notes import Note
 from riesz.posterior.chains import FEWEST, agreement
 from riesz.posterior.checks import EFFECTIVE_DRAWS, R_HAT, STRAY
@@ -127,19 +127,6 @@ def chains_are_apart(r_hat: float, num_chains: int, num_draws: int) -> bool:
     return bool(r_hat >= APART and num_chains > 1 and num_draws >= EFFECTIVE_DRAWS.bad)
 
 
-class ExactDensity(AbstractDensity):
-    """The posterior by exact solves."""
-
-    problem: InverseProblem
-    solver: AbstractLinearSolver
-
-    def __call__(self, coordinates: Coordinates) -> Float[Array, ""]:
-        return log_density(self.problem, coordinates, self.solver)
-
-    def explain(self, coordinates: Coordinates) -> None:
-        self.problem.explain(coordinates, "the chains start")
-
-
 class Nuts(AbstractEngine):
     """The exact posterior by sampling, chain after chain, each from a draw of the prior.
 
@@ -173,7 +160,6 @@ class Nuts(AbstractEngine):
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
-        solver = problem.default_solver(as_solver(self.linear_solver))
         start = resolve_start(problem, self.start, work)
         origin, inverse_mass = start_of_chains(problem, start, dense=self.dense_mass)
         how = NutsSettings(
@@ -183,13 +169,13 @@ class Nuts(AbstractEngine):
             self.max_tree_depth,
             adapt_mass=inverse_mass is None,
         )
-        density, key = ExactDensity(problem, solver), jr.key(work.seed)
+        density, key = exact_density(problem, self.linear_solver), jr.key(work.seed)
         where = start if start is None or isinstance(start, Posterior) else origin
         begin, _ = kernels(how)
 
         def has_density(place: Coordinates) -> bool:
             # By the program that begins chains: one more would have to be compiled.
-            return bool(jnp.isfinite(begin(density, inverse_mass, key, place).potential_energy))
+            return bool(jnp.isfinite(begin(density, inverse_mass, (key, place)).potential_energy))
 
         starts = draw_starts(has_density, where, self.num_chains, jr.fold_in(key, 1), len(origin))
         every = all_chains(density, how, key, starts, inverse_mass, self.num_samples, work)
@@ -206,15 +192,3 @@ class Nuts(AbstractEngine):
             seed=work.seed,
             notes=sampler_warnings(history, problem.latents.coordinate_names()),
         )
-
-
-def log_density(
-    problem: InverseProblem, coordinates: Coordinates, linear_solver: AbstractLinearSolver
-) -> Float[Array, ""]:
-    """The log-posterior up to a constant; NaN where the equation could not be solved.
-
-    A trajectory that strays where there is no solution then ends as divergent, instead of
-    stopping the run.
-    """
-    state = problem.solve(coordinates, linear_solver)
-    return problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)

@@ -18,6 +18,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from riesz.density.reduced import (
+    ReducedDensity,
+    SolvedStates,
+    check_reducible,
+    density_from,
+    join_states,
+    reduced_errors,
+    solve_at,
+)
 from riesz.engines.base import (
     GRADIENT,
     AbstractEngine,
@@ -27,20 +36,12 @@ from riesz.engines.base import (
     Solver,
     Start,
     Work,
-    as_solver,
+    exact_density,
     states_by,
 )
 from riesz.engines.checkpoint import NO_CHECKPOINT, leaves_of
 from riesz.engines.laplace.newton import search_origin
-from riesz.engines.nuts.engine import ExactDensity, Transition, history_of, sampler_warnings
-from riesz.engines.reduced.model import (
-    ReducedDensity,
-    SolvedStates,
-    density_from,
-    join_states,
-    reduced_errors,
-    solve_at,
-)
+from riesz.engines.nuts.engine import Transition, history_of, sampler_warnings
 from riesz.engines.sample.chains import FEWEST_DRAWS, ChainsState, Plan, restore_modes, run_chains
 from riesz.engines.sample.engine import (
     gaussians_at_modes,
@@ -49,15 +50,12 @@ from riesz.engines.sample.engine import (
     usable_modes,
 )
 from riesz.engines.sample.hamiltonian import Chain, Modes, init
-from riesz.errors import EngineError, RieszError
+from riesz.errors import EngineError
 from riesz.fem.linear.linear_solve import Automatic
-from riesz.posterior.checks import rms_of
 from riesz.posterior.family import Draws, EmpiricalDraws
 from riesz.posterior.importance import ImportanceSample, weight_draws
 from riesz.posterior.posterior import ExactStates, Posterior
-from riesz.problem.linearity import by_equation
 from riesz.problem.problem import Coordinates, InverseProblem
-from riesz.problem.unknowns import STATE
 
 WIDER = 1.3
 """The first states are those of draws so much wider than the normal distributions about modes."""
@@ -122,16 +120,7 @@ class Reduced(AbstractEngine):
 
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
-        why = None
-        if problem.others:
-            why = f"one experiment, and there are {len(problem.forwards)}"
-        elif problem.linear is None:
-            what = problem.observations.what.describe()
-            why = f"observations that are linear in the state, and there are {what}"
-        elif not by_equation(problem).is_affine_in([STATE]):
-            why = "equations that are linear in the state"
-        if why is not None:
-            raise RieszError(f"reduced takes {why}: use sample.")
+        check_reducible(problem)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         """Exact solves, and chains that cost the same on any mesh."""
@@ -186,10 +175,10 @@ class Reduced(AbstractEngine):
         self, problem: InverseProblem, key: PRNGKeyArray, work: Work
     ) -> tuple[Modes, Modes]:
         """The modes of the exact posterior, and those that chains may jump between."""
-        solver = problem.default_solver(as_solver(self.linear_solver))
-        origin = search_origin(problem, solver, self.start, work)
-        result = gaussians_at_modes(problem, solver, origin, self.num_searches, key)
-        return result, usable_modes(ExactDensity(problem, solver), result, jr.fold_in(key, 1))
+        density = exact_density(problem, self.linear_solver)
+        origin = search_origin(problem, density, self.start, work)
+        result = gaussians_at_modes(density, origin, self.num_searches, key)
+        return result, usable_modes(density, result, jr.fold_in(key, 1))
 
     def prepare(
         self, problem: InverseProblem, modes: Modes, used: Modes, key: PRNGKeyArray, work: Work
@@ -215,17 +204,17 @@ class Reduced(AbstractEngine):
             moved, run, _ = run_chains(ready.density, ready.run, pilot, unkept)
             places = flatten_chains(jnp.asarray(moved.transition.coordinates))
             fresh = solve_at(problem, states, places).finite()
-            gap = rms_of(reduced_errors(ready.density, fresh).gaps.ravel())
+            gap = reduced_errors(ready.density, fresh).size()
             solved = join_states(SolvedStates(*(one[-half:] for one in ready.seen)), fresh)
             density = density_from(problem, centre_of(run.modes), solved, self.num_modes)
             chains = [restart_chain(density, chain) for chain in run.chains]
             run = ChainsState(chains, run.modes, num_gradients=run.num_gradients)
-            gaps = np.append(ready.gaps, gap if np.isfinite(gap) else np.inf)
+            gaps = np.append(ready.gaps, gap)
             ready = ReducedRun(density, run, solved, gaps)
             work.checkpoint.keep("pilots", ready.snapshot())
         if not ready.gaps[-1] <= LARGEST_GAP:
             raise EngineError(
-                f"reduced: {ready.density.equation.num_modes} modes of {len(ready.seen.points)} "
+                f"reduced: {ready.density.reduced.num_modes} modes of {len(ready.seen.points)} "
                 f"states leave {ready.gaps[-1]:.2g} standard deviations of the noise at the "
                 f"sensors, more than {LARGEST_GAP:g}: set num_snapshots and num_modes higher, or "
                 "use sample."

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from riesz.density.base import AbstractDensity
 from riesz.devices import Devices, map_each
 from riesz.engines.base import Work
 from riesz.engines.checkpoint import leaves_of, with_leaves
-from riesz.engines.nuts.engine import AbstractDensity
 from riesz.engines.sample.hamiltonian import (
     BLOCK,
     Chain,

@@ -3,9 +3,6 @@
 Searches from several places find the modes, their curvature whitens the posterior; chains start
 apart around the modes, and a warm-up refines the coordinates from draws and gradients together.
 The number of gradients for an independent draw does not grow with that of unknowns.
-
-The modes of a posterior are ends of searches, with a normal distribution about each. Two ends are
-two modes where the way between them leads through a valley; ends on one ridge are one.
 """
 
 from typing import ClassVar
@@ -16,7 +13,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from riesz.devices import Devices, over_rows
+from riesz.density.base import AbstractDensity, Linearization
+from riesz.density.curvature import LEAST_INFORMATION, curvature_at, num_directions
+from riesz.devices import Devices
 from riesz.engines.base import (
     GRADIENT,
     AbstractEngine,
@@ -26,20 +25,13 @@ from riesz.engines.base import (
     Solver,
     Start,
     Work,
-    as_solver,
+    exact_density,
     states_by,
 )
 from riesz.engines.checkpoint import leaves_of
-from riesz.engines.laplace.hessian import (
-    Linearization,
-    hessian_vector_products,
-    leading_eigenpairs,
-    linearize_at,
-)
-from riesz.engines.laplace.newton import SearchSettings, find_map, search_origin
+from riesz.engines.laplace.modes import NEGLIGIBLE, default_searches, find_modes
+from riesz.engines.laplace.newton import search_origin
 from riesz.engines.nuts.engine import (
-    AbstractDensity,
-    ExactDensity,
     Transition,
     history_of,
     sampler_warnings,
@@ -48,7 +40,7 @@ from riesz.engines.sample.chains import FEWEST_DRAWS, ChainsState, Plan, restore
 from riesz.engines.sample.hamiltonian import Chain, HMCTransition, Modes, init
 from riesz.engines.sample.metric import Metric, metric_about, stack_metrics
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.fem.linear.linear_solve import Automatic
 from riesz.notes import Note
 from riesz.posterior.chains import agreement
 from riesz.posterior.family import EmpiricalDraws
@@ -66,31 +58,6 @@ NUM_TRIED, ENOUGH = 50, 0.1
 
 RARE = 20
 """Jumps between modes that must have been taken for their weights to be known."""
-
-NUM_SEARCHES, MANY_SEARCHES, FEW = 6, 16, 32
-"""Places that are searched from, and how many where there are up to 32 unknowns: with few, modes
-may be so narrow that one search of twelve ends there, and a search costs little beside chains."""
-
-SEARCH = SearchSettings(max_steps=30, tolerance=0.05)
-"""Chains start around the ends: a twentieth of a standard deviation more or less is nothing."""
-
-FEW_UNKNOWNS = 256
-"""Up to so many all directions are reshaped; of more, those in which data tell something."""
-
-NUM_DIRECTIONS = 50
-"""Of those, at the least; where there are more observations, as many, up to four times that."""
-
-VALLEY = 3.0
-"""How far the log-density falls between two modes, below the lower one."""
-
-NUM_BETWEEN = 9
-"""Places between two ends that are looked at."""
-
-NEGLIGIBLE = 9.0
-"""Modes with a smaller weight than the largest, by logarithms, are left out."""
-
-LEAST_INFORMATION = -0.75
-"""Where the log-density bends upwards the metric is at most twice as wide as the prior."""
 
 
 def init_dispersed(
@@ -112,7 +79,7 @@ def init_dispersed(
         while not bool(jnp.isfinite(chain.log_density)):
             tried += 1
             if tried == MAX_TRIES:
-                density.explain(metric.centre)
+                density.explain(metric.centre, "the chains start")
             chain = init(density, chain_key, metric.unwhiten(NEARER**tried * offset))
         chains.append(chain)
     return chains
@@ -191,14 +158,13 @@ class Sample(AbstractEngine):
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
-        solver = problem.default_solver(as_solver(self.linear_solver))
-        density, key = ExactDensity(problem, solver), jr.key(work.seed)
-        searching, starting, own = jr.split(key, 3)
+        density = exact_density(problem, self.linear_solver)
+        searching, starting, own = jr.split(jr.key(work.seed), 3)
         stored = work.checkpoint.restore("peaks")
         if stored is None:
-            origin = search_origin(problem, solver, self.start, work)
+            origin = search_origin(problem, density, self.start, work)
             count = self.num_searches or default_searches(problem.num_coordinates)
-            result = gaussians_at_modes(problem, solver, origin, count, searching, work.devices)
+            result = gaussians_at_modes(density, origin, count, searching, work.devices)
             work.checkpoint.keep("peaks", {"arrays": leaves_of(result)})
         else:
             result = restore_modes(stored["arrays"])
@@ -238,95 +204,17 @@ class Sample(AbstractEngine):
         )
 
 
-def search_all(
-    problem: InverseProblem, solver: AbstractLinearSolver, starts: list[Coordinates]
-) -> list[Linearization]:
-    """Where searches end, the most likely first; a start without a density is passed over."""
-    ends, refused = [], None
-    for start in starts:
-        try:
-            ends.append(find_map(problem, solver, SEARCH, start, lambda _: None).end)
-        except RieszError as error:
-            refused = error
-    if not ends:
-        assert refused is not None
-        raise refused
-    return sorted(ends, key=lambda end: float(end.cost))
-
-
-def default_searches(num_coordinates: int) -> int:
-    return MANY_SEARCHES if num_coordinates <= FEW else NUM_SEARCHES
-
-
-def search_starts(origin: Coordinates, count: int, key: PRNGKeyArray) -> list[Coordinates]:
-    """The middle, and draws of the prior in pairs of opposite sign: both sides are looked at."""
-    half = jr.normal(key, ((count + 1) // 2, len(origin)))
-    pairs = jnp.stack([half, -half], axis=1).reshape(-1, len(origin))
-    return [origin, *pairs[: count - 1]]
-
-
-def separate(
-    problem: InverseProblem, solver: AbstractLinearSolver, ends: list[Linearization]
-) -> list[Linearization]:
-    """One end for each mode."""
-    modes: list[Linearization] = []
-    for end in ends:
-        if all(are_separated(problem, solver, mode, end) for mode in modes):
-            modes.append(end)
-    return modes
-
-
-def are_separated(
-    problem: InverseProblem, solver: AbstractLinearSolver, one: Linearization, other: Linearization
-) -> bool:
-    """Whether the log-density falls between two ends."""
-    highest = max(float(one.cost), float(other.cost)) + VALLEY
-    for share in np.arange(1, NUM_BETWEEN + 1) / (NUM_BETWEEN + 1):
-        between = (1 - share) * one.coordinates + share * other.coordinates
-        cost = float(linearize_at(problem, between, solver).cost)
-        if not cost <= highest:
-            return True
-    return False
-
-
-def find_modes(
-    problem: InverseProblem,
-    solver: AbstractLinearSolver,
-    origin: Coordinates,
-    num_searches: int,
-    key: PRNGKeyArray,
-) -> list[Linearization]:
-    """Where searches end, one place for each mode, the most likely first."""
-    starts = search_starts(origin, num_searches, key)
-    return separate(problem, solver, search_all(problem, solver, starts))
-
-
 def metric_at(
-    problem: InverseProblem,
-    solver: AbstractLinearSolver,
-    linearization: Linearization,
-    key: PRNGKeyArray,
-    devices: Devices | None = None,
+    density: AbstractDensity, at: Linearization, key: PRNGKeyArray, devices: Devices | None = None
 ) -> Metric:
     """From the curvature there."""
-    size = problem.num_coordinates
-    count = size
-    if size > FEW_UNKNOWNS:
-        count = int(np.clip(len(problem.observed), NUM_DIRECTIONS, 4 * NUM_DIRECTIONS))
-
-    def action(directions: Float[Array, "direction coordinate"]):
-        return over_rows(
-            hessian_vector_products, (problem, linearization, solver), directions, devices
-        )
-
-    values, directions = leading_eigenpairs(action, size, count, key)
-    information = jnp.maximum(values, LEAST_INFORMATION)
-    return metric_about(linearization.coordinates, directions, information)
+    count = num_directions(len(at.coordinates), density.num_data)
+    values, directions = curvature_at(density, at, count, key, devices=devices)
+    return metric_about(at.coordinates, directions, jnp.maximum(values, LEAST_INFORMATION))
 
 
 def gaussians_at_modes(
-    problem: InverseProblem,
-    solver: AbstractLinearSolver,
+    density: AbstractDensity,
     origin: Coordinates,
     num_searches: int,
     key: PRNGKeyArray,
@@ -334,8 +222,8 @@ def gaussians_at_modes(
 ) -> Modes:
     """Modes with weights by Laplace's method, without those that have next to none."""
     places_key, own = jr.split(key)
-    ends = find_modes(problem, solver, origin, num_searches, places_key)
-    metrics = [metric_at(problem, solver, end, own, devices) for end in ends]
+    ends = find_modes(density, origin, num_searches, places_key)
+    metrics = [metric_at(density, end, own, devices) for end in ends]
     logs = np.array(
         [float(m.log_volume()) - float(end.cost) for m, end in zip(metrics, ends, strict=True)]
     )

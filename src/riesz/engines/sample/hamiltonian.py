@@ -20,7 +20,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from riesz.engines.nuts.engine import AbstractDensity, Transition
+from riesz.density.base import AbstractDensity
+from riesz.engines.nuts.chains import Transition
 from riesz.engines.sample.metric import Metric
 from riesz.problem.problem import Coordinates
 

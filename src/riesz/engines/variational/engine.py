@@ -9,7 +9,10 @@ from typing import ClassVar
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
+from riesz.density.base import AbstractDensity
+from riesz.density.curvature import num_directions
 from riesz.engines.base import (
     GRADIENT,
     AbstractEngine,
@@ -19,7 +22,7 @@ from riesz.engines.base import (
     Solver,
     Start,
     Work,
-    as_solver,
+    exact_density,
     states_by,
 )
 from riesz.engines.laplace.engine import NEGLIGIBLE, note_on_directions
@@ -27,30 +30,23 @@ from riesz.engines.laplace.newton import SearchSettings, find_map, search_origin
 from riesz.engines.variational.natural import (
     STAGE,
     FitState,
+    GaussianSteps,
     fit_gaussian,
     has_converged,
     init,
     restore,
 )
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.fem.linear.linear_solve import Automatic
 from riesz.notes import Note
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
-from riesz.progress import format_levels, progress_bar
 
 SEARCH = SearchSettings(tolerance=0.05)
 """The mode is where q begins: a twentieth of a standard deviation more or less is nothing."""
 
 SEARCHING = 0.4
 """The share of the time that the search for it may take."""
-
-FEW_UNKNOWNS = 256
-"""Up to so many, curvature is seen in all directions."""
-
-NUM_MODES = 50
-"""Of more, in as many as there are observations, but no fewer than these and at most four times as
-many."""
 
 
 class Variational(AbstractEngine):
@@ -80,9 +76,10 @@ class Variational(AbstractEngine):
     linear_solver: Solver = Automatic()
 
     @property
-    def num_pairs(self) -> int:
-        """Of draws on both sides of the mean: their scatter says what chance does."""
-        return max(2, -(-self.num_draws // 2))
+    def steps(self) -> GaussianSteps:
+        """Draws are in pairs on both sides of the mean, whose scatter says what chance does."""
+        pairs, curved = max(2, -(-self.num_draws // 2)), -(-self.num_curved // 2)
+        return GaussianSteps(self.max_steps, pairs, curved, self.tolerance)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         """Twenty steps after the search."""
@@ -92,42 +89,29 @@ class Variational(AbstractEngine):
 
     def directions_of(self, problem: InverseProblem) -> int:
         """How many are looked at."""
-        size, number = problem.num_coordinates, self.num_modes
-        if number is None and size > FEW_UNKNOWNS:
-            number = int(np.clip(len(problem.observed), NUM_MODES, 4 * NUM_MODES))
-        return size if number is None else min(number, size)
+        size = problem.num_coordinates
+        if self.num_modes is None:
+            return num_directions(size, len(problem.observed))
+        return min(self.num_modes, size)
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
         sides = self.directions_of(problem)
-        solver = problem.default_solver(as_solver(self.linear_solver), num_rhs=sides)
+        density = exact_density(problem, self.linear_solver, num_rhs=sides)
         searching, own = jr.split(jr.key(work.seed))
         stored = work.checkpoint.restore(STAGE)
-        with progress_bar(work.progress) as shown:
-            begin = (
-                self.first(problem, solver, searching, work) if stored is None else restore(stored)
-            )
-            task = shown.add_task("q", total=self.max_steps, terms="")
-            shown.advance(task, len(begin.curves))
-            result = fit_gaussian(
-                *(problem, solver, begin),
-                (self.max_steps, self.num_pairs, -(-self.num_curved // 2)),
-                *(self.tolerance, own),
-                lambda terms: shown.update(task, advance=1, terms=format_levels(terms)),
-                *(work.checkpoint, work.deadline),
-            )
+        begin = self.first(problem, density, searching, work) if stored is None else restore(stored)
+        result = fit_gaussian(density, begin, self.steps, own, work)
         return self.build_posterior(problem, result, work)
 
     def first(
-        self, problem: InverseProblem, solver: AbstractLinearSolver, key, work: Work
+        self, problem: InverseProblem, density: AbstractDensity, key: PRNGKeyArray, work: Work
     ) -> FitState:
         """At the mode."""
-        origin = search_origin(problem, solver, self.start, work)
-        mode = find_map(
-            *(problem, solver, SEARCH, origin, lambda _: None),
-            *(work.checkpoint, work.deadline.sooner(SEARCHING)),
-        )
-        return init(problem, mode.end, solver, self.directions_of(problem), key)
+        origin = search_origin(problem, density, self.start, work)
+        sooner = work._replace(progress=False, deadline=work.deadline.sooner(SEARCHING))
+        mode = find_map(density, SEARCH, origin, sooner)
+        return init(density, mode.end, self.directions_of(problem), key)
 
     def build_posterior(self, problem: InverseProblem, state: FitState, work: Work) -> Posterior:
         """With its curves, and notes of what a reader must know."""
@@ -144,7 +128,7 @@ class Variational(AbstractEngine):
             cut = {"steps": steps, "is_cut": steps < self.max_steps}
             notes = (*notes, Note("variational_unconverged", **cut, **sizes))
         if state.num_failed:
-            every = len(state.curves) * 2 * self.num_pairs
+            every = len(state.curves) * 2 * self.steps.num_pairs
             lost = state.num_failed
             notes = (*notes, Note("variational_no_solution", lost=lost, total=every))
         history = curves | {"eigenvalues": family.information}

@@ -17,7 +17,6 @@ directions, so that there may be fewer draws than directions.
 """
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -26,21 +25,23 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.deadline import Deadline
-from riesz.engines.checkpoint import AbstractCheckpoint
-from riesz.engines.laplace.hessian import (
+from riesz.density.base import (
+    AbstractDensity,
     Directions,
     Linearization,
-    eigenpairs_within,
     hessian_vector_products,
-    leading_eigenpairs,
     linearize_at,
+)
+from riesz.density.curvature import (
+    LEAST_INFORMATION,
+    curvature_at,
+    eigenpairs_within,
     orthonormal,
 )
+from riesz.engines.base import Work
 from riesz.errors import EngineError, OutOfTimeError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.posterior.family import PriorUpdate, antithetic
-from riesz.problem.problem import InverseProblem
+from riesz.progress import format_levels, progress_bar
 
 LONGEST = 2.0
 """Of a step, in posterior standard deviations."""
@@ -53,9 +54,6 @@ EAGER = 0.5
 
 FEWEST_AVERAGED = 4
 """Steps that are averaged over at the least: what was left to go is shared by as many."""
-
-LEAST_INFORMATION = -0.75
-"""Where the log-density bends upwards q is at most twice as wide as the prior."""
 
 STAGE = "nearest"
 """Its name in checkpoints."""
@@ -98,66 +96,59 @@ def restore(stored: dict[str, Any]) -> FitState:
 
 
 def init(
-    problem: InverseProblem,
-    at: Linearization,
-    solver: AbstractLinearSolver,
-    num_directions: int,
-    key: PRNGKeyArray,
+    density: AbstractDensity, at: Linearization, num_directions: int, key: PRNGKeyArray
 ) -> FitState:
     """From the curvature at the mode."""
-
-    def action(directions: Directions) -> Directions:
-        return hessian_vector_products(problem, at, solver, directions, gauss_newton(directions))
-
     mode = at.coordinates
-    values, directions = leading_eigenpairs(action, len(mode), num_directions, key)
+    values, directions = curvature_at(density, at, num_directions, key, second=gauss_newton(mode))
     family = PriorUpdate(mode, directions, jnp.maximum(values, LEAST_INFORMATION))
     return FitState(family, directions.T, 0.0, 0.0, 0, 0, ())
 
 
-def gauss_newton(directions: Directions) -> Float[Array, ""]:
+def gauss_newton(like: Array) -> Float[Array, ""]:
     """No second derivatives, as an array: for a plain number another program is compiled."""
-    return jnp.zeros((), directions.dtype)
+    return jnp.zeros((), like.dtype)
+
+
+class GaussianSteps(NamedTuple):
+    """How many steps there may be, what each of them sees, and when they are enough."""
+
+    max_steps: int
+    num_pairs: int  # of draws at which gradients are seen
+    num_curved: int  # of those, pairs at which curvature is seen as well
+    tolerance: float  # posterior standard deviations
 
 
 def fit_gaussian(
-    problem: InverseProblem,
-    solver: AbstractLinearSolver,
+    density: AbstractDensity,
     state: FitState,
-    sizes: tuple[int, int, int],
-    tolerance: float,
+    effort: GaussianSteps,
     key: PRNGKeyArray,
-    report: Callable[[dict[str, float]], None],
-    checkpoint: AbstractCheckpoint,
-    deadline: Deadline,
+    work: Work = Work(),  # noqa: B008 (immutable)
 ) -> FitState:
-    """Steps, until chance moves no mean and no width by more than `tolerance`, or there are no
-    more, or no time for them. `sizes` are the most steps, and pairs of draws for gradients and for
-    curvature in each.
+    """Steps, until chance moves no mean and no width by more than the tolerance, or there are no
+    more, or no time for them.
     """
-    max_steps, num_pairs, num_curved = sizes
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        while not is_over(state, tolerance, max_steps):
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool, progress_bar(work.progress) as shown:
+        task = shown.add_task("q", total=effort.max_steps, terms="")
+        shown.advance(task, len(state.curves))
+        while not has_converged(state, effort.tolerance) and len(state.curves) < effort.max_steps:
             # Fresh ones, by the number of the step alone: one that goes on draws the same.
             own = jr.fold_in(key, len(state.curves))
-            normals = antithetic(own, 2 * num_pairs, len(state.family.mean), jnp.float64)
+            normals = antithetic(own, 2 * effort.num_pairs, len(state.family.mean), jnp.float64)
             try:
-                with deadline.enforce("in the first step of q"):
+                with work.deadline.enforce("in the first step of q"):
                     derivatives = derivatives_at_draws(
-                        pool, problem, solver, state, normals, num_curved
+                        pool, density, state, normals, effort.num_curved
                     )
             except OutOfTimeError:
                 if not state.curves:
                     raise
                 break
-            state = step(state, derivatives, tolerance)
-            checkpoint.keep(STAGE, state.snapshot())
-            report(state.curves[-1])
+            state = step(state, derivatives, effort.tolerance)
+            work.checkpoint.keep(STAGE, state.snapshot())
+            shown.update(task, advance=1, terms=format_levels(state.curves[-1]))
     return state
-
-
-def is_over(state: FitState, tolerance: float, max_steps: int) -> bool:
-    return has_converged(state, tolerance) or len(state.curves) >= max_steps
 
 
 def has_converged(state: FitState, tolerance: float) -> bool:
@@ -170,8 +161,7 @@ def has_converged(state: FitState, tolerance: float) -> bool:
 
 def derivatives_at_draws(
     pool: ThreadPoolExecutor,
-    problem: InverseProblem,
-    solver: AbstractLinearSolver,
+    density: AbstractDensity,
     state: FitState,
     normals: Float[Array, "draw coordinate"],
     num_curved: int,
@@ -181,12 +171,10 @@ def derivatives_at_draws(
     draws = family.transform(normals)
 
     def one(number: int):
-        at = linearize_at(problem, draws[number], solver)
+        at = linearize_at(density, draws[number])
         images = None
         if number % half < num_curved:
-            images = np.asarray(
-                hessian_vector_products(problem, at, solver, basis, gauss_newton(basis))
-            )
+            images = np.asarray(hessian_vector_products(density, at, basis, gauss_newton(basis)))
         return float(at.cost), np.asarray(at.gradient), images
 
     results = list(pool.map(one, range(len(draws))))

@@ -20,8 +20,8 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 
 from riesz.arrays import on_device
+from riesz.density.exact import ExactDensity
 from riesz.engines.nuts.chains import BLOCK, NutsSettings, kernels
-from riesz.engines.nuts.engine import ExactDensity
 from riesz.observe.likelihood import Gaussian
 from riesz.posterior.chains import agreement
 from riesz.problem.problem import InverseProblem
@@ -255,15 +255,15 @@ def chains(
     keys = jr.split(jr.key(blind.number), NUM_CHAINS)
     states = []
     for key, start, end in zip(keys, starts, list(ends) * NUM_CHAINS, strict=False):
-        state = begin(density, mass, key, on_device(start))
+        state = begin(density, mass, (key, on_device(start)))
         if not np.isfinite(float(state.potential_energy)):
-            state = begin(density, mass, key, on_device(end))
+            state = begin(density, mass, (key, on_device(end)))
         states.append(state)
     rows: list[list[Rows]] = [[] for _ in states]
     clock, done = process_time(), 0
     while done < NUM_WARMUP + MOST_DRAWS:
         for i, state in enumerate(states):
-            states[i], kept = advance(density, state, jnp.asarray(BLOCK))
+            states[i], kept = advance(density, (state, jnp.asarray(BLOCK)))
             rows[i].append(np.asarray(kept.coordinates))
         done += BLOCK
         num_draws = done - NUM_WARMUP

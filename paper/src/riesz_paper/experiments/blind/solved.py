@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
-from riesz.engines.nuts.engine import log_density
+from riesz.density.exact import ExactDensity
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.problem.problem import InverseProblem
@@ -56,4 +56,4 @@ def seen(problem: InverseProblem, probes: Operator, rows: Rows) -> Seen:
 def value_and_slope(
     problem: InverseProblem, solver: AbstractLinearSolver, coordinates: Array
 ) -> tuple[Array, Array]:
-    return jax.value_and_grad(lambda own: log_density(problem, own, solver))(coordinates)
+    return jax.value_and_grad(ExactDensity(problem, solver))(coordinates)

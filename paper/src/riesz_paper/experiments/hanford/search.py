@@ -16,7 +16,7 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float
 
-from riesz.engines.laplace.hessian import (
+from riesz.density.exact import (
     equation_residual,
     solve_by_experiment,
     solve_with_jacobian,

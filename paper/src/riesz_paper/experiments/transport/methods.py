@@ -13,10 +13,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
+from riesz.density.exact import ExactDensity
 from riesz.engines.base import Work
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.chains import NutsSettings, all_chains
-from riesz.engines.nuts.engine import ExactDensity, Nuts, log_density
+from riesz.engines.nuts.engine import Nuts
 from riesz.engines.relax.engine import Relax, fit_relaxed
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.io.store.results import Row
@@ -195,7 +196,7 @@ def scaled_cost(history: Mapping[str, Any], taken: Timed) -> Row:
 def density_and_slope(
     problem: InverseProblem, coordinates: Float[Array, " n"], solver: AbstractLinearSolver
 ) -> tuple[Float[Array, ""], Float[Array, " n"]]:
-    return jax.value_and_grad(lambda c: log_density(problem, c, solver))(coordinates)
+    return jax.value_and_grad(ExactDensity(problem, solver))(coordinates)
 
 
 def gradient_cost(case: Case, solver: AbstractLinearSolver) -> Timed:

@@ -1,0 +1,1 @@
+"""Log-densities of a posterior, which methods search, differentiate and sample."""

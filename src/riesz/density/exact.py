@@ -1,0 +1,166 @@
+r"""The posterior by exact solves: its derivatives by state and adjoint.
+
+A Hessian-vector product takes one tangent and one adjoint solve. With the state $u$, what the
+equation reads $z(\xi)$, the adjoint $p$ and the Lagrangian
+$\mathcal L(u, z) = -\log p(y \mid u, z) + p \cdot r(u, z)$, a direction $\dot\xi$ moves $z$ by
+$\dot z = z_\xi \dot\xi$, the state by $\dot u = -J^{-1} r_z \dot z$ and the adjoint by
+$\dot p = -J^{-\top}(\mathcal L_{uu} \dot u + \mathcal L_{uz} \dot z)$. The data's part of the
+Hessian is then $z_\xi^\top (\mathcal L_{zu} \dot u + \mathcal L_{zz} \dot z + r_z^\top \dot p)
++ \mathcal L_z z_{\xi\xi} \dot\xi$, the prior's the identity: few eigenvalues differ from one,
+whatever the number of unknowns. All but $\dot\xi$ is the same for all directions at a point, and is
+computed once.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from riesz.density.base import AbstractRecordDensity, HessianVectorProduct, Linearization
+from riesz.fem.assembly import free_residual, with_dirichlet
+from riesz.fem.default_solver import estimate_seconds
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.newton import PreparedJacobian, prepare_jacobian
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.root import implicit_root, newton_guess
+from riesz.priors.latent import Z
+from riesz.problem.problem import Coordinates, InverseProblem
+
+FreeValues = Float[Array, " free"]
+
+
+class SolvedState(eqx.Module):
+    """A solution and its adjoint, with the matrices that gave both."""
+
+    z: Z
+    free_values: FreeValues
+    adjoint: FreeValues
+    jacobians: tuple[PreparedJacobian, ...]  # block by block
+
+
+class ExactDensity(AbstractRecordDensity):
+    """The posterior by exact solves; NaN where the equation has no solution.
+
+    A trajectory that strays there ends as divergent, instead of stopping the run. The state of an
+    equation in time, as one vector with one matrix, would be too large to be treated like a steady
+    one: derivatives go through the time stepping, and what stands in for the state is the record
+    that sensors make.
+    """
+
+    problem: InverseProblem
+    solver: AbstractLinearSolver
+
+    def record(self, coordinates: Coordinates) -> Float[Array, " recorded"]:
+        return self.problem.solve(coordinates, self.solver)
+
+    def log_likelihood_of(
+        self, coordinates: Coordinates, record: Float[Array, " recorded"]
+    ) -> Float[Array, ""]:
+        return self.problem.log_likelihood(coordinates, record)
+
+    def seconds(self) -> float:
+        return self.problem.num_solves * estimate_seconds(self.problem.forward, self.solver)
+
+    def linearize(self, coordinates: Coordinates) -> Linearization:
+        problem, solver = self.problem, self.solver
+        if problem.time is not None:
+            return super().linearize(coordinates)
+        z, pull_back = jax.vjp(problem.z, coordinates)
+        each = [solve_with_jacobian(forward, z, solver) for forward in problem.forwards]
+        values = jnp.concatenate([own for own, _ in each])
+        jacobians = tuple(matrix for _, matrix in each)
+        cost, (by_state, by_z) = jax.value_and_grad(data_misfit, argnums=(1, 2))(problem, values, z)
+        adjoint = -solve_by_experiment(problem, jacobians, by_state, solver, transposed=True)
+        _, through_state = jax.vjp(lambda own: equation_residual(problem, values, own), z)
+        (gradient,) = pull_back(jax.tree.map(jnp.add, by_z, through_state(adjoint)[0]))
+        cost = cost + 0.5 * coordinates @ coordinates
+        state = SolvedState(z, values, adjoint, jacobians)
+        return Linearization(coordinates, cost, coordinates + gradient, state)
+
+    def hessian_vector_product(
+        self, at: Linearization, second: Float[Array, ""]
+    ) -> HessianVectorProduct:
+        problem, solver, state = self.problem, self.solver, at.reused
+        if problem.time is not None:
+            return super().hessian_vector_product(at, second)
+
+        def lagrangian(values: FreeValues, z: Z) -> Float[Array, ""]:
+            held = second * state.adjoint @ equation_residual(problem, values, z)
+            return data_misfit(problem, values, z) + held
+
+        _, moved = jax.linearize(problem.z, at.coordinates)
+        moved_back = jax.linear_transpose(moved, at.coordinates)
+        _, pushed = jax.linearize(
+            lambda z: equation_residual(problem, state.free_values, z), state.z
+        )
+        pushed_back = jax.linear_transpose(pushed, state.z)
+        (_, by_z), turned = jax.linearize(
+            jax.grad(lagrangian, argnums=(0, 1)), state.free_values, state.z
+        )
+        # Vanishes where the unknowns are linear in their coordinates, and is then not computed.
+        _, bent = jax.linearize(lambda own: jax.vjp(problem.z, own)[1](by_z)[0], at.coordinates)
+
+        def product(direction: Coordinates) -> Coordinates:
+            z = moved(direction)
+            side = pushed(z)
+            change = -solve_by_experiment(problem, state.jacobians, side, solver, transposed=False)
+            by_state, by_z = turned(change, z)
+            adjoint = -solve_by_experiment(
+                problem, state.jacobians, by_state, solver, transposed=True
+            )
+            (through_state,) = pushed_back(adjoint)
+            (back,) = moved_back(jax.tree.map(jnp.add, by_z, through_state))
+            return back + bent(direction)
+
+        return product
+
+
+def data_misfit(problem: InverseProblem, free_values: FreeValues, z: Z) -> Float[Array, ""]:
+    """Minus the log-likelihood of a state."""
+    states = [with_dirichlet(*one, z) for one in split_by_experiment(problem, free_values)]
+    predicted = problem.predict(jnp.concatenate(states), z)
+    return -problem.likelihood.log_prob(problem.observed, predicted, z)
+
+
+def equation_residual(problem: InverseProblem, free_values: FreeValues, z: Z) -> FreeValues:
+    """The residual, which vanishes at the solution."""
+    each = split_by_experiment(problem, free_values)
+    return jnp.concatenate(
+        [free_residual(one, with_dirichlet(one, own, z), z) for one, own in each]
+    )
+
+
+def split_by_experiment(
+    problem: InverseProblem, values: Float[Array, " every"]
+) -> list[tuple[BoundaryValueProblem, FreeValues]]:
+    """The equation of each experiment, and its part of the free values of all."""
+    ends = np.cumsum([one.num_free for one in problem.forwards])[:-1].tolist()
+    return list(zip(problem.forwards, jnp.split(values, ends), strict=True))
+
+
+def solve_by_experiment(
+    problem: InverseProblem,
+    jacobians: tuple[PreparedJacobian, ...],
+    side: FreeValues,
+    solver: AbstractLinearSolver,
+    *,
+    transposed: bool,
+) -> FreeValues:
+    """Experiments know nothing of each other: their unknowns are solved for one by one."""
+    each = zip(jacobians, split_by_experiment(problem, side), strict=True)
+    return jnp.concatenate(
+        [
+            solver.raw_solve(matrix, own, transposed=transposed, prepared=prepared)
+            for (matrix, prepared), (_, own) in each
+        ]
+    )
+
+
+def solve_with_jacobian(
+    forward: BoundaryValueProblem, z: Z, solver: AbstractLinearSolver
+) -> tuple[FreeValues, PreparedJacobian]:
+    """The solution, NaN where there is none, and the matrix there."""
+    root = implicit_root((forward, z), solver, forward.newton, newton_guess(forward))
+    values = jnp.where(root.solution.converged, root.solution.free_values, jnp.nan)
+    return values, root.jacobian or prepare_jacobian(forward, z, values, solver)

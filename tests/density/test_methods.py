@@ -1,0 +1,171 @@
+"""Methods take any density: those of toys without an equation, and each of a problem's own."""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+from tests.linear_gaussian import known_posterior, linear_problem
+
+from riesz.density.base import AbstractDensity, hessian_vector_products, linearize_at
+from riesz.density.exact import ExactDensity
+from riesz.density.reduced import ReducedDensity, reduce_over_prior
+from riesz.engines.base import Work
+from riesz.engines.laplace.engine import laplace_approximation
+from riesz.engines.laplace.modes import find_modes
+from riesz.engines.laplace.newton import SearchSettings, find_map
+from riesz.engines.nuts.chains import NutsSettings, all_chains
+from riesz.engines.sample.chains import ChainsState, Plan, run_chains
+from riesz.engines.sample.engine import gaussians_at_modes, init_dispersed, usable_modes
+from riesz.engines.variational.natural import GaussianSteps, fit_gaussian, init
+from riesz.errors import RieszError
+from riesz.fem.linear.linear_solve import Dense
+
+
+class Readings(AbstractDensity):
+    """Linear readings with noise of sd one: the posterior is known."""
+
+    matrix: Float[Array, "reading coordinate"]
+    values: Float[Array, " reading"]
+
+    def log_likelihood(self, coordinates):
+        return -0.5 * jnp.sum((self.values - self.matrix @ coordinates) ** 2)
+
+    def moments(self):
+        covariance = np.linalg.inv(np.eye(self.matrix.shape[1]) + self.matrix.T @ self.matrix)
+        return covariance @ self.matrix.T @ self.values, covariance
+
+
+class Banana(AbstractDensity):
+    """The second coordinate is nearly the square of the first."""
+
+    def log_likelihood(self, coordinates):
+        return -0.5 * ((coordinates[1] - coordinates[0] ** 2) / 0.3) ** 2
+
+
+class TwoModes(AbstractDensity):
+    """The square of a coordinate was read: its sign is not known."""
+
+    def log_likelihood(self, coordinates):
+        return -0.5 * ((coordinates[0] ** 2 - 2.0) / 0.2) ** 2
+
+
+def readings() -> Readings:
+    rng = np.random.default_rng(0)
+    return Readings(jnp.asarray(2 * rng.normal(size=(4, 3))), jnp.asarray(rng.normal(size=4)))
+
+
+def by_laplace(density, size):
+    search = find_map(density, SearchSettings(), jnp.zeros(size))
+    family, _, notes = laplace_approximation(density, search, size, seed=0)
+    assert notes == ()
+    return np.asarray(family.mean), np.asarray(family.covariance())
+
+
+def by_gaussian_vi(density, size):
+    mode = find_map(density, SearchSettings(tolerance=0.05), jnp.zeros(size)).end
+    start = init(density, mode, size, jr.key(0))
+    family = fit_gaussian(density, start, GaussianSteps(60, 2, 1, 0.05), jr.key(1)).family
+    return np.asarray(family.mean), np.asarray(family.covariance())
+
+
+def by_mcmc(density, size, num_draws=400):
+    modes = gaussians_at_modes(density, jnp.zeros(size), 4, jr.key(0))
+    chains = init_dispersed(density, modes, 4, jr.key(1), jr.key(2))
+    first = ChainsState(chains, usable_modes(density, modes, jr.key(3)))
+    transitions, _, _ = run_chains(density, first, Plan(40, num_draws, 0.8), Work())
+    return transitions.transition.coordinates.reshape(-1, size)
+
+
+def check_moments(mean, covariance, exact, tolerance):
+    exact_mean, exact_covariance = exact
+    sd = np.sqrt(np.diag(exact_covariance))
+    assert np.abs((mean - exact_mean) / sd).max() < tolerance
+    assert np.abs(np.sqrt(np.diag(covariance)) / sd - 1).max() < tolerance
+
+
+@lru_cache
+def density_of_problem(name):
+    problem = linear_problem()
+    if name == "exact":
+        return ExactDensity(problem, Dense())
+    return ReducedDensity(problem, reduce_over_prior(problem))
+
+
+@pytest.mark.parametrize("method", [by_laplace, by_gaussian_vi])
+@pytest.mark.parametrize("name", ["exact", "reduced"])
+def test_gaussians_of_each_density_of_a_linear_problem_are_its_posterior(name, method):
+    mean, covariance = method(density_of_problem(name), 3)
+    check_moments(mean, covariance, known_posterior(), 1e-3)
+
+
+@pytest.mark.parametrize("name", ["exact", "reduced"])
+def test_chains_on_each_density_of_a_linear_problem_sample_its_posterior(name):
+    draws = by_mcmc(density_of_problem(name), 3)
+    check_moments(draws.mean(axis=0), np.cov(draws.T), known_posterior(), 0.1)
+
+
+def test_derivatives_of_all_densities_of_a_problem_agree():
+    place, directions = jnp.array([0.5, -1.0, 0.2]), jnp.eye(3)
+    results = []
+    for name in ("exact", "reduced"):
+        density = density_of_problem(name)
+        at = linearize_at(density, place)
+        value, gradient = jax.jit(lambda p, own=density: jax.value_and_grad(own)(p))(place)
+        np.testing.assert_allclose(at.gradient, -gradient, rtol=1e-8)
+        images = hessian_vector_products(density, at, directions)
+        # The state is linear in the unknowns: there are no second derivatives of it.
+        by_gauss = hessian_vector_products(density, at, directions, jnp.zeros(()))
+        np.testing.assert_allclose(by_gauss, images, rtol=1e-6, atol=1e-6)
+        results.append((value, at.gradient, images))
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("method", [by_laplace, by_gaussian_vi])
+def test_a_gaussian_without_an_equation_is_found(method):
+    density = readings()
+    mean, covariance = density.moments()
+    found, spread = method(density, 3)
+    np.testing.assert_allclose(found, mean, atol=1e-6)
+    np.testing.assert_allclose(spread, covariance, rtol=1e-6, atol=1e-9)
+
+
+def banana_moments():
+    axis = np.linspace(-4, 4, 801)
+    first, second = np.meshgrid(axis, axis, indexing="ij")
+    logs = -0.5 * (first**2 + second**2 + ((second - first**2) / 0.3) ** 2)
+    weights = np.exp(logs) / np.exp(logs).sum()
+    return np.array([(weights * one).sum() for one in (first, second, first**2, second**2)])
+
+
+def test_chains_of_both_kernels_follow_a_banana():
+    settings = NutsSettings(100, 0.8, dense_mass=True, max_tree_depth=8, adapt_mass=True)
+    chains = all_chains(Banana(), settings, jr.key(0), jnp.zeros((2, 2)), None, 600, Work())
+    by_nuts = np.asarray(chains.coordinates[:, 100:]).reshape(-1, 2)
+    for draws in (by_nuts, by_mcmc(Banana(), 2, num_draws=600)):
+        found = np.concatenate([draws.mean(axis=0), (draws**2).mean(axis=0)])
+        np.testing.assert_allclose(found, banana_moments(), atol=0.15)
+
+
+def test_both_of_two_modes_are_found_with_their_weights():
+    ends = find_modes(TwoModes(), jnp.full(1, 0.1), 5, jr.key(0))
+    places = sorted(float(end.coordinates[0]) for end in ends)
+    np.testing.assert_allclose(places, [-1.407, 1.407], atol=0.01)
+    modes = gaussians_at_modes(TwoModes(), jnp.full(1, 0.1), 5, jr.key(0))
+    np.testing.assert_allclose(np.exp(modes.log_weights), [0.5, 0.5], atol=0.01)
+    draws = by_mcmc(TwoModes(), 1)
+    assert abs(np.mean(draws > 0) - 0.5) < 0.1
+
+
+class Nowhere(AbstractDensity):
+    def log_likelihood(self, coordinates):
+        return jnp.log(coordinates[0] - 100.0)
+
+
+def test_a_start_without_a_density_is_refused():
+    with pytest.raises(RieszError, match="not finite where the search starts"):
+        find_map(Nowhere(), SearchSettings(), jnp.zeros(1))
