@@ -80,7 +80,7 @@ def test_effects_are_integrated_out_as_dense_algebra_has_it():
     misfit = np.asarray(problem.observed - at_one)
     np.testing.assert_allclose(0.3 * system.misfit, misfit, atol=1e-10)
     mean = responses.T @ np.linalg.solve(wanted, misfit)
-    np.testing.assert_allclose(system.mean()[order], mean, atol=1e-9)
+    np.testing.assert_allclose(system.mean[order], mean, atol=1e-9)
     density = MarginalDensity(problem, parts, solved(problem))(jnp.zeros(0))
     sign, volume = np.linalg.slogdet(2 * np.pi * wanted)
     by_hand = -0.5 * (misfit @ np.linalg.solve(wanted, misfit) + sign * volume)
@@ -192,7 +192,7 @@ def test_effects_are_integrated_out_where_no_solve_depends_on_them():
     )
     parts = linear_parts(problem)
     assert len(parts.in_state) == 0
-    found = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), solved(problem)).mean()
+    found = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), solved(problem)).mean
     left = observed - np.asarray(problem.operator @ rz.solve(problem.forward))
     precision = design.T @ design / 0.01**2 + np.eye(2) / 2.0**2
     expected = np.linalg.solve(precision, design.T @ left / 0.01**2)

@@ -11,6 +11,7 @@ from riesz.prediction.new_points import new_points
 from riesz.prediction.statistics import over_places
 from riesz.priors import correlated_residual as local_effect
 from riesz.priors.correlated_residual import LocalEffect
+from riesz.priors.scales import with_scales
 
 PLACES = np.array([[0.31, 0.42], [0.31, 0.42], [0.77, 0.13]])
 
@@ -94,7 +95,7 @@ def test_between_a_few_lengths_what_neighbours_share_is_that_of_all(monkeypatch)
     scales = np.column_stack([np.exp(0.3 * rng.normal(size=20)), lengths])
     weights = []
     for sd, length in scales:
-        own = local.kernel.on_host()._replace(sd=sd, lengths=length).matrix(places, places)
+        own = with_scales(local.kernel, np.array([sd, length])).matrix(places, places)
         weights.append(np.linalg.solve(own, np.linalg.cholesky(own) @ rng.normal(size=30)))
     points = rng.uniform(size=(40, 2))
     few = local.moments_at(points, np.hstack([scales, weights]))

@@ -32,7 +32,7 @@ def test_with_all_of_the_boundary_the_covariance_is_kernel_plus_trend():
 
 def test_few_points_are_nodes_of_the_boundary_far_apart():
     latent = BoundaryGP(Matern52(1.5), inducing=4).on(MESH)
-    chosen = np.asarray(latent.field.rough.inducing)
+    chosen = np.asarray(latent.field.inducing)
     assert {tuple(x) for x in chosen} <= {tuple(x) for x in RIM}
     gaps = np.linalg.norm(chosen[:, None] - chosen, axis=2)[~np.eye(4, dtype=bool)]
     assert gaps.min() > 1.0

@@ -67,7 +67,7 @@ def test_engines_agree_with_quadrature_over_the_diffusivity(problem, engine):
     @eqx.filter_jit
     def given(others):
         one = linear_system(problem, parts, others, at)
-        return one.log_likelihood(), one.mean(), one.variances(jnp.eye(len(KNOTS)))
+        return one.log_likelihood(), one.mean, one.variances(jnp.eye(len(KNOTS)))
 
     found = [given(jnp.asarray([k])) for k in grid]
     likelihoods, means, spreads = (

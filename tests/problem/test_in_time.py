@@ -109,7 +109,7 @@ def test_conditional_is_the_dense_closed_form(problem):
     assert len(parts.others) == 0
     system = linear_system(problem, parts, jnp.zeros(0), point_map_at_sensors(problem))
     mean, covariance = closed_form(problem)
-    np.testing.assert_allclose(system.mean(), mean, atol=1e-8)
+    np.testing.assert_allclose(system.mean, mean, atol=1e-8)
     found = system.variances(jnp.eye(len(mean)))
     np.testing.assert_allclose(found, np.diag(covariance), atol=1e-8)
 

@@ -38,7 +38,7 @@ from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
 from riesz.engines.conditional.linear import data_map
 from riesz.engines.conditional.points import AbstractPointMap, point_map_at_sensors
-from riesz.engines.conditional.systems import AbstractDataSystem, Groups, HostDataSpace, Rows
+from riesz.engines.conditional.systems import AbstractDataSystem, DataSpace, Groups, Rows
 from riesz.engines.table import ENGINES, engine_of
 from riesz.inference.fit import engine_seconds, fit
 from riesz.posterior.family import EmpiricalDraws
@@ -184,10 +184,10 @@ def moments_of(
     return problem.observed - offset, jnp.hstack([responses, root])
 
 
-def by_root(misfit: ArrayLike, root: ArrayLike) -> HostDataSpace:
+def by_root(misfit: ArrayLike, root: ArrayLike) -> DataSpace:
     """Data with a covariance that is a root times its transpose, noise and all."""
     misfit = np.asarray(misfit, float)
-    return HostDataSpace(np.asarray(root, float), misfit, np.zeros_like(misfit))
+    return DataSpace(np.asarray(root, float), misfit, np.zeros_like(misfit))
 
 
 def hyper_values(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:

@@ -17,7 +17,7 @@ from riesz.engines.conditional.host import ROUGH, Columns, Component, DataModel,
 from riesz.engines.conditional.spread import WEIGHED, gaussian_spread, sample_hyperparameters
 from riesz.engines.training import minimise
 from riesz.priors.kernels import Matern32
-from riesz.priors.scales import inducing_factor
+from riesz.priors.scales import covariance_factor, with_scales
 
 REACH, TREND = 0.15, 3.0
 """Medians of kriging: its range as a share of the extent, and its trend in sds of the data."""
@@ -77,12 +77,10 @@ def process(name: str, points: Points, axes: Axes, spread: float) -> Part:
     """Matern 3/2, with an sd and a length for each kind of axis."""
     places, rows = np.unique(points, axis=0, return_inverse=True)
     reach = REACH * extents(points, axes)
-    like = Matern32(1.0).on_host()
 
     def columns(scales: Scales) -> Columns:
-        lengths = (reach * np.exp(scales[1:]))[axes]
-        kernel = like._replace(sd=spread * np.exp(scales[0]), lengths=lengths)
-        return inducing_factor(kernel, places)[rows.reshape(-1)]
+        own = np.append(spread * np.exp(scales[0]), (reach * np.exp(scales[1:]))[axes])
+        return covariance_factor(with_scales(Matern32(1.0), own), places)[rows.reshape(-1)]
 
     return Part(name, columns, len(places), 1 + len(reach), np.ones(len(places)))
 

@@ -10,11 +10,14 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import RieszError
-from riesz.observe.counts import IDENTITY, LINKED, LOG, check_link
+from riesz.observe.counts import LINKED, check_link
 from riesz.observe.distributions import (
+    IDENTITY,
+    LOG,
     AbstractObservationDistribution,
     LogNormalDistribution,
     NormalDistribution,
+    inverse_link,
 )
 from riesz.observe.factors import AbstractFactor, Triangular
 from riesz.observe.likelihood import (
@@ -55,7 +58,7 @@ class LogNormal(AbstractLikelihood):
 
     def location(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         """The median, which the state is."""
-        return jnp.exp(predicted) if self.link == LOG else predicted
+        return inverse_link(self.link, predicted)
 
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         bad = values <= 0

@@ -8,7 +8,6 @@ the rate, with `link="logit"` the log-odds of the share, so that any state will 
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -16,14 +15,16 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError, any_of
 from riesz.observe.distributions import (
+    IDENTITY,
+    LOG,
+    LOGIT,
     AbstractObservationDistribution,
     BinomialDistribution,
     NegativeBinomialDistribution,
     PoissonDistribution,
+    inverse_link,
 )
 from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, scale_text
-
-LOG, LOGIT, IDENTITY = "log", "logit", "identity"
 
 WHOLE = 1e-6
 """Counts may be off a whole number by this, as shares times trials are."""
@@ -42,13 +43,6 @@ def check_whole(values: Float[np.ndarray, " sensor"], what: str) -> None:
             f"{bad.sum()} of {len(values)} {what} are no counts, first {values[first]:.6g} of "
             f"observation {first}: give whole numbers of at least 0."
         )
-
-
-def inverse_link(link: str, state: Float[Array, " sensor"]) -> Float[Array, " sensor"]:
-    """What is expected, from what the state says."""
-    if link == IDENTITY:
-        return state
-    return jnp.exp(state) if link == LOG else jax.nn.sigmoid(state)
 
 
 LINKED = {

@@ -28,19 +28,29 @@ from scipy.special import (
     xlogy,
 )
 
+from riesz.arrays import AnyArray, numpy_of
+
 Values = Float[np.ndarray, "draw point"]
 Probabilities = Float[np.ndarray, "draw #point"]
 Parameters = Mapping[str, Float[np.ndarray, "draw 1"]]
 
-INVERSE_LINKS = {"identity": np.asarray, "log": np.exp, "logit": expit}
-"""From what the state says to a rate or a share."""
+LOG, LOGIT, IDENTITY = "log", "logit", "identity"
+
+
+def inverse_link(link: str, state: AnyArray) -> AnyArray:
+    """From what the state says to what is expected: a median, a rate or a share."""
+    xp = numpy_of(state)
+    if link == IDENTITY:
+        return state
+    return xp.exp(state if link == LOG else -xp.logaddexp(0.0, -state))
+
 
 SLOPES = {
-    "identity": np.ones_like,
-    "log": np.exp,
-    "logit": lambda eta: expit(eta) * expit(-eta),
+    IDENTITY: np.ones_like,
+    LOG: np.exp,
+    LOGIT: lambda eta: expit(eta) * expit(-eta),
 }
-"""Their derivatives."""
+"""The derivatives of inverse links."""
 
 
 def discrete(name: str) -> Any:
@@ -154,7 +164,7 @@ class AbstractLinkedDistribution(AbstractObservationDistribution):
     link: str
 
     def location(self, eta: Values, parameters: Parameters) -> Values:
-        return parameters.get("exposure", 1.0) * INVERSE_LINKS[self.link](eta)
+        return parameters.get("exposure", 1.0) * inverse_link(self.link, eta)
 
     @abstractmethod
     def spread(self, location: Values, parameters: Parameters) -> Values:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import RieszError
 from riesz.observe.factors import AbstractFactor
-from riesz.observe.likelihood import AbstractLikelihood, Scale
+from riesz.observe.likelihood import AbstractLikelihood, Scale, flag_of
 from riesz.priors.correlated_residual import LocalEffect
 from riesz.priors.field import numbers_in
 
@@ -62,20 +62,13 @@ class WithEffects(AbstractLikelihood):
         return self.base.location(self.mean(predicted, z), z)
 
     @property
-    def is_normal(self) -> bool:
-        return self.base.is_normal
+    def each(self) -> tuple[AbstractLikelihood]:
+        return (self.base,)
 
-    @property
-    def is_independent(self) -> bool:
-        return self.base.is_independent
-
-    @property
-    def is_additive(self) -> bool:
-        return self.base.is_additive
-
-    @property
-    def is_discrete(self) -> bool:
-        return self.base.is_discrete
+    is_normal = flag_of("is_normal", all)
+    is_independent = flag_of("is_independent", all)
+    is_additive = flag_of("is_additive", all)
+    is_discrete = flag_of("is_discrete", all)
 
     @property
     def censored(self) -> Bool[Array, " sensor"] | None:

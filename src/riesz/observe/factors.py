@@ -17,6 +17,8 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.arrays import beside
+
 Columns = Float[Array, " sensor *column"]
 
 
@@ -84,11 +86,6 @@ class Blocks(AbstractFactor):
 
     def log_volume(self) -> Float[Array, ""]:
         return jnp.sum(jnp.stack([one.log_volume() for one in self.each]))
-
-
-def beside(values: Float[Array, " sensor"], columns: Columns) -> Float[Array, " sensor *one"]:
-    """One value for each row of columns."""
-    return values.reshape(-1, *(1,) * (columns.ndim - 1))
 
 
 class NormalVector(dist.Distribution):

@@ -20,9 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, DTypeLike, Float, Int, PyTree
 
+from riesz.arrays import beside
 from riesz.errors import RieszError
 from riesz.observe.distributions import AbstractObservationDistribution, NormalSumDistribution
-from riesz.observe.factors import AbstractFactor, Columns, Independent, beside
+from riesz.observe.factors import AbstractFactor, Columns, Independent
 from riesz.observe.given import as_numbers
 from riesz.observe.likelihood import AbstractSharedNoise, Scale, as_scale, scale_at, scale_text
 from riesz.observe.sites import DRIFT, LEVEL, MEMORY, Lanes, lanes_of

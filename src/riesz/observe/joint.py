@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.observe.factors import AbstractFactor, Blocks
-from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.likelihood import AbstractLikelihood, flag_of
 
 Predicted = Float[Array, " sensor"]
 
@@ -111,21 +111,10 @@ class Joint(AbstractLikelihood):
             start += size
         return result
 
-    @property
-    def is_normal(self) -> bool:
-        return all(one.is_normal for one in self.each)
-
-    @property
-    def is_independent(self) -> bool:
-        return all(one.is_independent for one in self.each)
-
-    @property
-    def is_additive(self) -> bool:
-        return all(one.is_additive for one in self.each)
-
-    @property
-    def is_discrete(self) -> bool:
-        return any(one.is_discrete for one in self.each)
+    is_normal = flag_of("is_normal", all)
+    is_independent = flag_of("is_independent", all)
+    is_additive = flag_of("is_additive", all)
+    is_discrete = flag_of("is_discrete", any)
 
     @property
     def censored(self) -> Bool[Array, " sensor"] | None:

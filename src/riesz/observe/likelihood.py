@@ -1,7 +1,7 @@
 """How observed values scatter about the state; some are only known to lie below a limit."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -172,6 +172,11 @@ class AbstractLikelihood(eqx.Module):
     ) -> Float[Array, " sensor"]:
         """New observations."""
         return jnp.asarray(self.distribution(predicted, z).sample(key), predicted.dtype)
+
+
+def flag_of(name: str, combine: Callable[[Iterable[Any]], bool]) -> property:
+    """A flag of a likelihood that is made of others, which it has in `each`."""
+    return property(lambda self: combine(getattr(one, name) for one in self.each))
 
 
 class AbstractNoise(AbstractLikelihood):

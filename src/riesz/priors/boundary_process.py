@@ -5,60 +5,17 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 import scipy.linalg as sla
-from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
-from riesz.priors.field import (
-    ALL,
-    AbstractPlaceField,
-    Chosen,
-    GaussianField,
-    Mean,
-    as_mean,
-    mean_at_nodes,
-    over_nodes,
-    range_text,
-)
-from riesz.priors.gaussian_process import KernelField, ScaledField, inducing_variance
+from riesz.priors.field import GaussianField, Mean, as_mean, mean_at_nodes, range_text
+from riesz.priors.gaussian_process import KernelField, ScaledField, Trend, inducing_variance
 from riesz.priors.kernels import AbstractKernel, kernel_on
 from riesz.priors.latent import AbstractFieldPrior
 from riesz.priors.representatives import farthest_points, format_request
-from riesz.priors.scales import LearnedScales, inducing_factor
-
-
-class TrendField(AbstractPlaceField):
-    """A field by kernels plus a linear function; its last weights are the level and the slopes."""
-
-    rough: KernelField
-    centre: Float[Array, " dim"]
-    half_length: Float[Array, ""]  # slopes are told as the change from the centre to the far side
-
-    def at_place(
-        self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
-        count = self.rough.num_weights
-        level, slopes = weights[count], weights[count + 1 :]
-        trend = level + slopes @ ((x - self.centre) / self.half_length)
-        return self.rough.at_place(x, weights[:count]) + trend
-
-    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
-        return over_nodes(lambda x: self.at_place(x, weights), self.rough.nodes)
-
-    def nodal_draws(
-        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
-    ) -> Float[np.ndarray, "draw chosen"]:
-        return self.draws_at(np.asarray(self.rough.nodes, float)[some], weights)
-
-    def draws_at(
-        self, points: Float[np.ndarray, "point dim"], weights: Float[np.ndarray, "draw weight"]
-    ) -> Float[np.ndarray, "draw point"]:
-        """Anywhere, on the host."""
-        rough, trend = np.split(np.asarray(weights, float), [self.rough.num_weights], axis=1)
-        away = (points - np.asarray(self.centre)) / float(self.half_length)
-        return self.rough.draws_at(points, rough) + trend[:, :1] + trend[:, 1:] @ away.T
+from riesz.priors.scales import LearnedScales, covariance_factor
 
 
 def as_trend_sd(value: Any) -> float | None:
@@ -92,14 +49,13 @@ class BoundaryGP(AbstractFieldPrior):
         rim = mesh.nodes[boundary_node_mask(mesh)]
         scales = np.asarray(kernel.length_scale)
         places = rim[farthest_points(rim / scales, min(self.inducing, len(rim)))]
-        factor = inducing_factor(kernel, places)
+        factor = covariance_factor(kernel, places)
         trend_sd = float(kernel.sd) if self.trend_sd is None else self.trend_sd
         low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
         learned, device_places, nodes = self.learned, on_device(places), on_device(mesh.nodes)
-        field = TrendField(
-            KernelField(kernel, device_places, nodes, self.mean, None, learned is not None),
-            on_device((low + high) / 2),
-            on_device((high - low).max() / 2),
+        trend = Trend(on_device((low + high) / 2), on_device((high - low).max() / 2))
+        field = KernelField(
+            kernel, device_places, nodes, self.mean, None, learned is not None, trend
         )
         spread = np.hypot(float(kernel.sd), trend_sd)
         description = (
@@ -112,8 +68,8 @@ class BoundaryGP(AbstractFieldPrior):
         )
         if learned is not None:
             description += f"; its sd and length learned, {learned.describe()}"
-            trend = on_device(np.full(1 + mesh.dim, trend_sd))
-            return ScaledField(field, kernel, device_places, trend, learned, description)
+            spreads = on_device(np.full(1 + mesh.dim, trend_sd))
+            return ScaledField(field, spreads, learned, description)
         whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
         whitening = sla.block_diag(whitening, trend_sd * np.eye(1 + mesh.dim))
         count = len(places) + 1 + mesh.dim

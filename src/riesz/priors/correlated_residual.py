@@ -19,10 +19,8 @@ from riesz.priors.kernels import AbstractKernel, Matern32, length_scale_of
 from riesz.priors.scales import (
     JITTER,
     LearnedScales,
-    covariances,
-    inducing_factor,
+    covariance_factor,
     num_scales,
-    rescale_kernel,
     with_scales,
 )
 
@@ -75,14 +73,7 @@ class LocalEffect(eqx.Module):
     def by_weight(self, weights: Float[Array, " weight"]) -> Float[Array, "sensor place"]:
         """What each weight adds at the sensors, by the scales among them."""
         kernel, own = self.split(weights)
-        points, places = (one.astype(own.dtype) for one in (self.points, self.places))
-        return covariances(kernel, points, places)
-
-    def by_rest(self, scales: Float[np.ndarray, " scale"]) -> Float[np.ndarray, "sensor place"]:
-        """What each of the other coordinates of its prior adds at the sensors, on the host."""
-        kernel, places = rescale_kernel(self.kernel, SPREAD, scales), np.asarray(self.places, float)
-        near = kernel.matrix(places, np.asarray(self.points, float))
-        return sla.solve_triangular(inducing_factor(kernel, places), near, lower=True).T
+        return kernel.matrix(self.points.astype(own.dtype), self.places.astype(own.dtype))
 
     def moments_at(
         self, points: Float[np.ndarray, "point dim"], weights: Float[np.ndarray, "draw weight"]
@@ -96,17 +87,16 @@ class LocalEffect(eqx.Module):
         places = np.asarray(self.places, float)
         sd, lengths, own = np.split(np.asarray(weights, float), [1, 2], axis=1)
         values = np.empty(own.shape)  # at the places
-        like = self.kernel.on_host()._replace(sd=1.0)
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
-            matrix = like._replace(lengths=length).matrix(places, places)
+            matrix = with_scales(self.kernel, np.array([1.0, length])).matrix(places, places)
             matrix += JITTER * np.eye(len(places))
             values[rows] = sd[rows] ** 2 * own[rows] @ matrix
         mean, left = np.zeros((2, len(weights), len(points)))
         for length, share in zip(*shares_of(lengths[:, 0]), strict=True):
             rows = np.flatnonzero(share)
-            kernel = like._replace(lengths=length)
-            factor, near = inducing_factor(kernel, places), kernel.matrix(places, points)
+            kernel = with_scales(self.kernel, np.array([1.0, length]))
+            factor, near = covariance_factor(kernel, places), kernel.matrix(places, points)
             white = sla.solve_triangular(factor, near, lower=True)
             solved = sla.solve_triangular(factor, values[rows].T, lower=True).T
             mean[rows] += share[rows, None] * (solved @ white)

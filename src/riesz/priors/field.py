@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from riesz.arrays import on_device
+from riesz.arrays import AnyArray, as_like, numpy_of, on_device
 from riesz.errors import FormError, RieszError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.coefficient import (
@@ -28,6 +28,7 @@ from riesz.fem.terms.coefficient import (
 from riesz.fem.terms.pointwise import Point
 from riesz.mesh.mesh import Mesh
 from riesz.priors.latent import AbstractLatent
+from riesz.priors.scales import Scales
 
 Scalar = Float[Array, ""]
 Weights = Float[Array, " weight"]
@@ -40,6 +41,11 @@ Mean = float | int | Callable[[Array], Any]
 
 NODES_AT_ONCE = 4096
 """Bounds the memory of evaluating a field at all nodes."""
+
+AnyWeights = Float[AnyArray, "*draw weight"]
+Rest = Float[AnyArray, " rest *draw"]
+WeightColumns = Float[AnyArray, " weight *draw"]
+AtNodes = Float[AnyArray, "*draw chosen"]
 
 Chosen = Int[np.ndarray, " chosen"] | slice
 ALL = slice(None)
@@ -63,10 +69,8 @@ class AbstractField(eqx.Module):
     def nodal(self, weights: Weights) -> Float[Array, " node"]:
         """The values at all mesh nodes."""
 
-    def nodal_draws(
-        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
-    ) -> Float[np.ndarray, "draw chosen"]:
-        """For many draws, at some nodes; where that is quick, without a program."""
+    def nodal_draws(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
+        """For many draws, at some nodes."""
         return np.asarray(draws_on_device(self, on_device(weights)))[:, some]
 
     def degree(self) -> int:
@@ -79,6 +83,18 @@ def draws_on_device(
     field: AbstractField, weights: Float[Array, "draw weight"]
 ) -> Float[Array, "draw node"]:
     return jax.lax.map(field.nodal, weights)
+
+
+class AbstractArrayField(AbstractField):
+    """A field whose nodal values follow for weights of either library: of NumPy's, those of many
+    draws at once and without a program."""
+
+    @abstractmethod
+    def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
+        """The values at all mesh nodes, or at some."""
+
+    def nodal_draws(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
+        return self.nodal(np.asarray(weights, float), some)
 
 
 class AbstractPlaceField(AbstractField):
@@ -167,7 +183,37 @@ class AbstractFieldLatent(AbstractLatent):
         return FieldCoefficient(self.field, name)
 
 
-class GaussianField(AbstractFieldLatent):
+class AbstractArrayLatent(AbstractFieldLatent):
+    """An unknown field that is linear in all coordinates but its scales, by arrays of either
+    library; what depends on scales is found once for the draws that share them."""
+
+    def value(self, coordinates: Float[Array, " coordinate"]) -> Weights:
+        return self.value_given(coordinates[: self.num_scales], coordinates[self.num_scales :])
+
+    @abstractmethod
+    def value_given(self, scales: Scales, rest: Rest) -> WeightColumns: ...
+
+    def of_draws(
+        self, draws: Float[np.ndarray, "draw coordinate"]
+    ) -> Float[np.ndarray, "draw weight"]:
+        return by_scales(lambda own, rest: self.value_given(own, rest.T).T, draws, self.num_scales)
+
+
+def by_scales(
+    function: Callable[[Any, Any], Any],
+    draws: Float[np.ndarray, "draw number"],
+    num_scales: int,
+) -> Float[np.ndarray, "draw value"]:
+    """A function of scales, which are the first numbers, and of the rest of draws that share them;
+    of many draws."""
+    every, which = np.unique(draws[:, :num_scales], axis=0, return_inverse=True)
+    rows = [np.flatnonzero(which.reshape(-1) == number) for number in range(len(every))]
+    each = zip(every, rows, strict=True)
+    parts = [function(scales, draws[own, num_scales:]) for scales, own in each]
+    return np.concatenate(parts)[np.argsort(np.concatenate(rows))]
+
+
+class GaussianField(AbstractArrayLatent):
     """A field whose weights are linear in the coordinates, the identity where no map is given."""
 
     field: AbstractField
@@ -179,10 +225,10 @@ class GaussianField(AbstractFieldLatent):
     def num_coordinates(self) -> int:
         return self.num_weights if self.whitening is None else self.whitening.shape[1]
 
-    def value(self, coordinates: Float[Array, " coordinate"]) -> Weights:
+    def value_given(self, scales: Scales, rest: Rest) -> WeightColumns:
         if self.whitening is None:
-            return coordinates
-        return self.whitening.astype(coordinates.dtype) @ coordinates
+            return rest
+        return as_like(self.whitening, rest).astype(rest.dtype) @ rest
 
     def describe(self) -> str:
         return self.description
@@ -205,15 +251,11 @@ def over_nodes(
     return jax.lax.map(function, nodes, batch_size=NODES_AT_ONCE)
 
 
-def apply_transform(transform: Transform | None, value: Float[Array, "..."]) -> Float[Array, "..."]:
-    return value if transform is None else transform(value)
-
-
-def apply_transform_on_host(
-    transform: Transform | None, values: Float[np.ndarray, "..."]
-) -> Float[np.ndarray, "..."]:
-    if transform is None:
-        return values
+def apply_transform(
+    transform: Transform | None, values: Float[AnyArray, "..."]
+) -> Float[AnyArray, "..."]:
+    if transform is None or isinstance(values, jax.Array):
+        return values if transform is None else transform(values)
     if transform is not jnp.exp:
         return np.asarray(transform(on_device(values)))
     with np.errstate(over="ignore", under="ignore"):  # as in programs: what is infinite is told
@@ -229,12 +271,11 @@ def mean_at(mean: Mean, x: Float[Array, " dim"]) -> Scalar:
     return value.astype(x.dtype)
 
 
-def mean_at_places(
-    mean: Mean, places: Float[np.ndarray, "place dim"]
-) -> Float[np.ndarray, " place"]:
-    """On the host."""
+def mean_at_places(mean: Mean, places: Float[AnyArray, "place dim"]) -> Float[AnyArray, " place"]:
     if not callable(mean):
-        return np.full(len(places), float(mean))
+        return numpy_of(places).full(len(places), float(mean), places.dtype)
+    if isinstance(places, jax.Array):
+        return jax.vmap(lambda x: mean_at(mean, x))(places)
     return np.asarray(mean_program(mean)(on_device(places)))
 
 
@@ -291,9 +332,7 @@ def range_text(
     middle: Float[np.ndarray, " node"], sd: Float[np.ndarray, " #node"], transform: Transform | None
 ) -> str:
     """Where values of the field lie before the data are seen, in physical units."""
-    low, median, high = (
-        apply_transform_on_host(transform, middle + k * sd) for k in (-1.96, 0, 1.96)
-    )
+    low, median, high = (apply_transform(transform, middle + k * sd) for k in (-1.96, 0, 1.96))
     ends = np.concatenate([low, high])
     if np.ptp(median) <= 1e-9 * np.abs(median).max(initial=0.0):
         about = f"median {median[0]:.4g}"
@@ -302,7 +341,7 @@ def range_text(
     return f"95 % of values within {ends.min():.4g} .. {ends.max():.4g}, {about}"
 
 
-class NodalField(AbstractField):
+class NodalField(AbstractArrayField):
     """Nodal values, linear in each cell, then transformed point by point."""
 
     mean: Float[Array, " node"]
@@ -321,14 +360,9 @@ class NodalField(AbstractField):
     def is_log(self) -> bool:
         return self.transform is jnp.exp
 
-    def nodal(self, weights: Weights) -> Float[Array, " node"]:
-        return apply_transform(self.transform, self.mean + weights)
-
-    def nodal_draws(
-        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
-    ) -> Float[np.ndarray, "draw chosen"]:
-        values = np.asarray(weights)[:, some] + np.asarray(self.mean)[some]
-        return apply_transform_on_host(self.transform, values)
+    def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
+        values = as_like(self.mean, weights)[some] + weights[..., some]
+        return apply_transform(self.transform, values)
 
     def degree(self) -> int:
         return 1 if self.transform is None else super().degree()

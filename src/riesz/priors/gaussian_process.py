@@ -8,53 +8,51 @@ elsewhere (Quinonero-Candela & Rasmussen 2005, "subset of regressors").
 Scales of a field that are unknown too: log-normal about those of its kernel.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import jax.scipy as jsp
 import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float, Int
 
-from riesz.arrays import on_device
+from riesz.arrays import AnyArray, as_like, beside, linalg_of, numpy_of, on_device
 from riesz.errors import RieszError
 from riesz.mesh.mesh import Mesh
 from riesz.priors.field import (
     ALL,
+    AbstractArrayField,
+    AbstractArrayLatent,
     AbstractField,
-    AbstractFieldLatent,
     AbstractPlaceField,
+    AnyWeights,
+    AtNodes,
     Chosen,
     GaussianField,
     Mean,
     NodalField,
+    Rest,
     Scalar,
     Transform,
+    WeightColumns,
     Weights,
     apply_transform,
-    apply_transform_on_host,
     as_mean,
-    mean_at,
+    by_scales,
     mean_at_nodes,
     mean_at_places,
     over_nodes,
     range_text,
 )
-from riesz.priors.kernels import AbstractKernel, kernel_on, length_scale_of
+from riesz.priors.kernels import AbstractKernel, kernel_on
 from riesz.priors.latent import AbstractFieldPrior
 from riesz.priors.representatives import format_request, spread_nodes
 from riesz.priors.scales import (
-    Factor,
     LearnedScales,
     Places,
+    Scales,
     covariance_factor,
-    covariances,
-    inducing_factor,
     num_scales,
-    rescale_kernel,
     scale_labels,
     with_scales,
 )
@@ -63,82 +61,126 @@ PLACES_OF_REPORT = 500
 """At so many nodes the variance that the inducing points keep is measured."""
 
 
-class ScaledField(AbstractFieldLatent):
+class Trend(eqx.Module):
+    """A level, and slopes as the change from the centre to the far side."""
+
+    centre: Float[Array, " dim"]
+    half_length: Float[Array, ""]
+
+    def columns(self, points: Float[AnyArray, "point dim"]) -> Float[AnyArray, "point column"]:
+        centre, half = (as_like(one, points) for one in (self.centre, self.half_length))
+        xp, away = numpy_of(points), (points - centre[None]) / half
+        return xp.hstack([xp.ones_like(away[:, :1]), away])
+
+
+class KernelField(AbstractArrayField, AbstractPlaceField):
+    """Kernels centred at inducing points, with a weight each, and maybe a linear function beside
+    them; of the place alone."""
+
+    kernel: AbstractKernel
+    inducing: Float[Array, "inducing dim"]
+    nodes: Float[Array, "node dim"]
+    mean: Mean = eqx.field(static=True)
+    transform: Transform | None = eqx.field(static=True)
+    learned: bool = eqx.field(static=True, default=False)  # the first weights are the scales
+    trend: Trend | None = None
+
+    @property
+    def num_scales(self) -> int:
+        return num_scales(self.kernel) if self.learned else 0
+
+    def at_place(self, x: Float[Array, " dim"], weights: Weights) -> Scalar:
+        count = self.num_scales
+        return self.at_places(x[None], weights[:count], weights[None, count:])[0, 0]
+
+    def at_places(
+        self,
+        points: Float[AnyArray, "point dim"],
+        scales: Scales,
+        rest: Float[AnyArray, "draw rest"],
+    ) -> Float[AnyArray, "draw point"]:
+        """Anywhere, for draws that share scales."""
+        mean = mean_at_places(self.mean, points)
+        return apply_transform(self.transform, mean[None] + rest @ self.columns(points, scales).T)
+
+    def columns(
+        self, points: Float[AnyArray, "point dim"], scales: Scales
+    ) -> Float[AnyArray, "point rest"]:
+        """What is weighted: before the mean and the transform."""
+        kernel = with_scales(self.kernel, scales) if self.learned else self.kernel
+        columns = kernel.matrix(points, as_like(self.inducing, points))
+        if self.trend is None:
+            return columns
+        return numpy_of(points).hstack([columns, self.trend.columns(points)])
+
+    @property
+    def is_log(self) -> bool:
+        return self.transform is jnp.exp
+
+    def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
+        nodes = as_like(self.nodes, weights)[some]
+        if isinstance(weights, np.ndarray):
+            return by_scales(lambda *own: self.at_places(nodes, *own), weights, self.num_scales)
+        return over_nodes(lambda x: self.at_place(x, weights), nodes)
+
+
+class ScaledField(AbstractArrayLatent):
     """A field by kernels whose first coordinates are those of its sd and length scales.
 
-    What `z` holds are the scales themselves, the kernels' weights, and the weights of what else
-    the field consists of, each with its own sd.
+    What `z` holds are the scales themselves, the kernels' weights, and those of a trend, each with
+    its own sd.
     """
 
-    field: AbstractField
-    kernel: AbstractKernel  # at the medians of its scales
-    inducing: Float[Array, "inducing dim"]
-    rest: Float[Array, " rest"]
+    field: Any  # a KernelField, at the medians of its scales
+    trend_sd: Float[Array, " rest"]
     spread: LearnedScales = eqx.field(static=True)
     description: str = eqx.field(static=True)
 
     @property
     def num_scales(self) -> int:
-        return num_scales(self.kernel)
+        return self.field.num_scales
+
+    @property
+    def num_rest(self) -> int:
+        return len(self.field.inducing) + len(self.trend_sd)
 
     @property
     def num_coordinates(self) -> int:
-        return self.num_scales + len(self.inducing) + len(self.rest)
+        return self.num_scales + self.num_rest
 
-    def value(self, coordinates: Float[Array, " coordinate"]) -> Weights:
-        return self.value_given(coordinates[: self.num_scales], coordinates[self.num_scales :])
+    def value_given(self, scales: Scales, rest: Rest) -> WeightColumns:
+        xp, kernel, places = numpy_of(rest), self.field.kernel, as_like(self.field.inducing, rest)
+        own = self.spread.scales(kernel, scales)
+        factor = covariance_factor(with_scales(kernel, own), places)
+        white, others = rest[: len(places)], rest[len(places) :]
+        weights = linalg_of(rest).solve_triangular(factor, white, lower=True, trans=1)
+        same = xp.broadcast_to(beside(own, rest), (len(own), *rest.shape[1:]))
+        trend = beside(as_like(self.trend_sd, rest), rest) * others
+        return xp.concatenate([same, weights, trend])
 
-    def value_given(self, scales: Float[Array, " scale"], rest: Float[Array, " others"]) -> Weights:
-        result, own = self.scales(scales), len(self.inducing)
-        factor = covariance_factor(with_scales(self.kernel, result), self.inducing)
-        weights = jsp.linalg.solve_triangular(factor, rest[:own], lower=True, trans=1)
-        return jnp.concatenate([result, weights, self.rest * rest[own:]])
-
-    def of_draws(
-        self, draws: Float[np.ndarray, "draw coordinate"]
-    ) -> Float[np.ndarray, "draw weight"]:
-        count, own = self.num_scales, len(self.inducing)
-        result = np.empty(draws.shape)
-        result[:, count + own :] = np.asarray(self.rest) * draws[:, count + own :]
-        places = np.asarray(self.inducing, float)
-        for scales, rows in by_scales(draws[:, :count]):
-            kernel = rescale_kernel(self.kernel, self.spread, scales)
-            factor = inducing_factor(kernel, places)
-            result[rows, 0], result[rows, 1:count] = kernel.sd, kernel.lengths
-            rest = draws[rows, count : count + own]
-            result[rows, count : count + own] = sla.solve_triangular(
-                factor, rest.T, lower=True, trans=1
-            ).T
-        return result
-
-    def scales(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " scale"]:
-        """The sd and the length scales."""
-        count = self.num_scales
-        moved = coordinates[1:count] * self.spread.length
-        lengths = length_scale_of(self.kernel) * jnp.exp(moved)
-        return jnp.concatenate(
-            [(self.kernel.sd * jnp.exp(coordinates[0] * self.spread.sd))[None], lengths]
-        )
+    def linear_parts(
+        self, points: Float[AnyArray, "point dim"], scales: Scales, rest: AnyArray
+    ) -> tuple[Float[AnyArray, "point weight"], Float[AnyArray, " weight *draw"]]:
+        """Columns and their weights, whose product is the field without its mean at points."""
+        own, weights = self.num_scales, self.value_given(scales, rest)
+        return self.field.columns(points, weights[:own].reshape(own, -1)[:, 0]), weights[own:]
 
     def growth(self) -> Float[np.ndarray, " others"]:
         """By how much the logarithm of what each other coordinate adds grows with the first."""
-        return np.repeat([self.spread.sd, 0.0], [len(self.inducing), len(self.rest)])
+        return np.repeat([self.spread.sd, 0.0], [len(self.field.inducing), len(self.trend_sd)])
 
     def labels(self) -> tuple[str, ...]:
-        return scale_labels(self.num_scales - 1) + tuple(
-            map(str, range(len(self.inducing) + len(self.rest)))
-        )
+        return scale_labels(self.num_scales - 1) + tuple(map(str, range(self.num_rest)))
 
     def describe(self) -> str:
         return self.description
 
 
-class ScaledNodes(AbstractFieldLatent):
+class ScaledNodes(AbstractArrayLatent):
     """The same, where `z` holds the field's values at the nodes."""
 
     field: AbstractField  # nodal
     weights: ScaledField
-    nodes: Float[Array, "node dim"]
 
     @property
     def num_scales(self) -> int:
@@ -148,114 +190,24 @@ class ScaledNodes(AbstractFieldLatent):
     def num_coordinates(self) -> int:
         return self.weights.num_coordinates
 
-    def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-        return self.value_given(coordinates[: self.num_scales], coordinates[self.num_scales :])
-
-    def value_given(
-        self, scales: Float[Array, " scale"], rest: Float[Array, " rest"]
-    ) -> Float[Array, " node"]:
-        kernel = with_scales(self.weights.kernel, self.weights.scales(scales))
-        factor = covariance_factor(kernel, self.weights.inducing)
-        weights = jsp.linalg.solve_triangular(factor, rest, lower=True, trans=1)
-        return covariances(kernel, self.nodes, self.weights.inducing) @ weights
-
-    def responses(
-        self, rows: Float[np.ndarray, "row node"], scales: Float[np.ndarray, " scale"]
-    ) -> Float[np.ndarray, "row rest"]:
-        """What each of the other coordinates adds to sums over the nodes, on the host."""
-        factor, near = self.on_host(scales)
-        return sla.solve_triangular(factor, near @ rows.T, lower=True).T
-
-    def of_draws(
-        self, draws: Float[np.ndarray, "draw coordinate"]
-    ) -> Float[np.ndarray, "draw node"]:
-        result = np.empty((len(draws), len(self.nodes)))
-        for scales, rows in by_scales(draws[:, : self.num_scales]):
-            factor, near = self.on_host(scales)
-            rest = draws[rows, self.num_scales :]
-            result[rows] = sla.solve_triangular(factor, rest.T, lower=True, trans=1).T @ near
-        return result
-
-    def on_host(
-        self, scales: Float[np.ndarray, " scale"]
-    ) -> tuple[Factor, Float[np.ndarray, "inducing node"]]:
-        """The factor of the inducing points' covariance, and their covariances with the nodes."""
-        kernel = rescale_kernel(self.weights.kernel, self.weights.spread, scales)
-        places = np.asarray(self.weights.inducing, float)
-        return inducing_factor(kernel, places), kernel.matrix(places, np.asarray(self.nodes, float))
+    def value_given(self, scales: Scales, rest: Rest) -> WeightColumns:
+        nodes = as_like(self.weights.field.nodes, rest)
+        columns, weights = self.weights.linear_parts(nodes, scales, rest)
+        return columns @ weights
 
     def at_some(self, chosen: Int[np.ndarray, " chosen"]) -> "ScaledNodes":
         """The same unknown at some of the nodes only."""
-        nodes = on_device(np.asarray(self.nodes)[chosen])
-        field = eqx.tree_at(
-            lambda own: own.mean,
-            self.field,
-            replace_fn=lambda mean: on_device(np.asarray(mean)[chosen]),
+        return eqx.tree_at(
+            lambda own: (own.field.mean, own.weights.field.nodes),
+            self,
+            replace_fn=lambda values: on_device(np.asarray(values)[chosen]),
         )
-        return ScaledNodes(field, self.weights, nodes)
 
     def labels(self) -> tuple[str, ...]:
         return self.weights.labels()
 
     def describe(self) -> str:
         return self.weights.describe()
-
-
-def by_scales(
-    scales: Float[np.ndarray, "draw scale"],
-) -> Iterator[tuple[Float[np.ndarray, " scale"], Int[np.ndarray, " row"]]]:
-    """Scales that occur, and the draws that share them."""
-    every, which = np.unique(scales, axis=0, return_inverse=True)
-    for number, own in enumerate(every):
-        yield own, np.flatnonzero(which.reshape(-1) == number)
-
-
-class KernelField(AbstractPlaceField):
-    """Kernels centred at inducing points, with a weight each; a function of the place alone."""
-
-    kernel: AbstractKernel
-    inducing: Float[Array, "inducing dim"]
-    nodes: Float[Array, "node dim"]
-    mean: Mean = eqx.field(static=True)
-    transform: Transform | None = eqx.field(static=True)
-    learned: bool = eqx.field(static=True, default=False)  # the first weights are the scales
-
-    @property
-    def num_weights(self) -> int:
-        return len(self.inducing) + (num_scales(self.kernel) if self.learned else 0)
-
-    def at_place(self, x: Float[Array, " dim"], weights: Weights) -> Scalar:
-        kernel = self.kernel
-        if self.learned:
-            count = num_scales(kernel)
-            kernel, weights = with_scales(kernel, weights[:count]), weights[count:]
-        covariances = jax.vmap(lambda inducing: kernel(x, inducing))(self.inducing)
-        return apply_transform(self.transform, mean_at(self.mean, x) + covariances @ weights)
-
-    @property
-    def is_log(self) -> bool:
-        return self.transform is jnp.exp
-
-    def nodal(self, weights: Weights) -> Float[Array, " node"]:
-        return over_nodes(lambda x: self.at_place(x, weights), self.nodes)
-
-    def nodal_draws(
-        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
-    ) -> Float[np.ndarray, "draw chosen"]:
-        return self.draws_at(np.asarray(self.nodes, float)[some], weights)
-
-    def draws_at(
-        self, points: Float[np.ndarray, "point dim"], weights: Float[np.ndarray, "draw weight"]
-    ) -> Float[np.ndarray, "draw point"]:
-        """Anywhere, on the host."""
-        weights, places = np.asarray(weights, float), np.asarray(self.inducing, float)
-        count = num_scales(self.kernel) if self.learned else 0
-        values = np.tile(mean_at_places(self.mean, points), (len(weights), 1))
-        own = self.kernel.on_host()
-        for scales, rows in by_scales(weights[:, :count]):
-            kernel = own._replace(sd=scales[0], lengths=scales[1:]) if self.learned else own
-            values[rows] += weights[rows, count:] @ kernel.matrix(places, points)
-        return apply_transform_on_host(self.transform, values)
 
 
 def as_inducing(value: Any) -> int | Places:
@@ -288,7 +240,7 @@ class GP(AbstractFieldPrior):
     def on(self, mesh: Mesh) -> GaussianField | ScaledField | ScaledNodes:
         kernel = kernel_on(self.kernel, mesh)
         places = inducing_points(self.inducing, mesh, kernel)
-        factor = inducing_factor(kernel, places)
+        factor = covariance_factor(kernel, places)
         nodes = on_device(mesh.nodes)
         mean = mean_at_nodes(self.mean, mesh)
         description = (
@@ -304,10 +256,8 @@ class GP(AbstractFieldPrior):
         )
         if learned is not None:
             description += f"; sd and length learned, {learned.describe()}"
-            own = ScaledField(
-                field, kernel, device_places, on_device(np.zeros(0)), learned, description
-            )
-            return ScaledNodes(nodal, own, nodes) if self.at_nodes else own
+            own = ScaledField(field, on_device(np.zeros(0)), learned, description)
+            return ScaledNodes(nodal, own) if self.at_nodes else own
         whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
         if self.at_nodes:
             at_nodes = on_device(kernel.matrix(mesh.nodes, places) @ whitening)
@@ -352,7 +302,7 @@ def inducing_points(inducing: int | Places, mesh: Mesh, kernel: AbstractKernel) 
 
 
 def inducing_variance(
-    kernel: AbstractKernel, places: Places, factor: Factor, nodes: Float[np.ndarray, "node dim"]
+    kernel: AbstractKernel, places: Places, factor: Any, nodes: Float[np.ndarray, "node dim"]
 ) -> float:
     """The share of the kernel's variance that the projected process has, averaged over nodes."""
     some = nodes[:: max(1, len(nodes) // PLACES_OF_REPORT)]

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float, PyTree
 
+from riesz.arrays import as_like
 from riesz.errors import RieszError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
@@ -19,13 +20,14 @@ from riesz.mesh.mesh import Mesh
 from riesz.priors.field import (
     ALL,
     NODES_AT_ONCE,
-    AbstractField,
+    AbstractArrayField,
+    AnyWeights,
+    AtNodes,
     Chosen,
     GaussianField,
     Mean,
     Transform,
     apply_transform,
-    apply_transform_on_host,
     as_mean,
     cell_values,
     mean_at_nodes,
@@ -39,7 +41,7 @@ DENSE_NODES = 1200
 """The eigenproblem is solved at all nodes up to this number, and at this many nodes beyond."""
 
 
-class InterpolatedField(AbstractField):
+class InterpolatedField(AbstractArrayField):
     """A combination of nodal functions, linear in each cell, then transformed point by point."""
 
     basis: Float[Array, "weight node"]
@@ -62,14 +64,9 @@ class InterpolatedField(AbstractField):
     def is_log(self) -> bool:
         return self.transform is jnp.exp
 
-    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
-        return apply_transform(self.transform, self.mean + weights @ self.basis)
-
-    def nodal_draws(
-        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
-    ) -> Float[np.ndarray, "draw chosen"]:
-        basis, mean = (np.asarray(one, float) for one in (self.basis, self.mean))
-        return apply_transform_on_host(self.transform, mean[some] + weights @ basis[:, some])
+    def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
+        basis, mean = as_like(self.basis, weights), as_like(self.mean, weights)
+        return apply_transform(self.transform, mean[some] + weights @ basis[:, some])
 
 
 class KarhunenLoeve(AbstractFieldPrior):

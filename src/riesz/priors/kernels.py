@@ -6,10 +6,9 @@ are evaluated in the problem's precision, and the host, where matrices are facto
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.spatial.distance import cdist
 
-from riesz.arrays import on_device
+from riesz.arrays import AnyArray, numpy_of, on_device
 from riesz.errors import RieszError
 from riesz.fem.terms.coefficient import is_traced
 from riesz.mesh.mesh import Mesh
@@ -62,37 +61,24 @@ class AbstractKernel(eqx.Module):
 
     def __call__(self, x: Float[Array, " dim"], y: Float[Array, " dim"]) -> Float[Array, ""]:
         """The covariance of the field's values at two points."""
-        scaled = (x - y) / length_scale_of(self)
-        return self.sd**2 * self.profile(jnp.sum(scaled**2), jnp)
+        return self.matrix(x[None], y[None])[0, 0]
 
     def matrix(
-        self, points: Float[np.ndarray, "point dim"], others: Float[np.ndarray, "other dim"]
-    ) -> Float[np.ndarray, "point other"]:
-        """Covariances between points, on the host in float64."""
-        return self.on_host().matrix(points, others)
-
-    def on_host(self) -> "HostKernel":
-        return HostKernel(
-            self.profile, float(self.sd), np.asarray(length_scale_of(self), np.float64)
-        )
+        self, points: Float[AnyArray, "point dim"], others: Float[AnyArray, "other dim"]
+    ) -> Float[AnyArray, "point other"]:
+        """Covariances between points: those of NumPy's arrays in float64."""
+        xp, sd, lengths = numpy_of(points), self.sd, length_scale_of(self)
+        if xp is np:
+            sd, lengths = float(sd), np.asarray(lengths, float)
+            squared = cdist(points / lengths, others / lengths, "sqeuclidean")
+        else:
+            scaled = (points[:, None] - others[None]) / lengths[None, None]
+            squared = xp.sum(scaled**2, axis=-1)
+        return sd**2 * self.profile(squared, xp)
 
     def describe(self) -> str:
         scales = " x ".join(f"{scale:.4g}" for scale in np.asarray(length_scale_of(self)))
         return f"{type(self).__name__} with length scale {scales} and sd {float(self.sd):.4g}"
-
-
-class HostKernel(NamedTuple):
-    """The same for NumPy, which makes one for each value of unknown scales."""
-
-    profile: Callable[[Any, ModuleType], Any]
-    sd: float
-    lengths: Float[np.ndarray, " axis"]
-
-    def matrix(
-        self, points: Float[np.ndarray, "point dim"], others: Float[np.ndarray, "other dim"]
-    ) -> Float[np.ndarray, "point other"]:
-        squared = cdist(points / self.lengths, others / self.lengths, "sqeuclidean")
-        return self.sd**2 * self.profile(squared, np)
 
 
 class Matern12(AbstractKernel):
@@ -125,7 +111,7 @@ class RBF(AbstractKernel):
         return xp.exp(-squared / 2)
 
 
-def length_scale_of(kernel: AbstractKernel) -> Float[Array, " axis"]:
+def length_scale_of(kernel: AbstractKernel) -> Float[AnyArray, " axis"]:
     if kernel.length_scale is None:
         raise RieszError(
             f"{type(kernel).__name__} has no length scale: give length_scale=..., or use it in a "

@@ -1,21 +1,20 @@
-"""Kernels whose sd and lengths are learned, and covariances by them: on the device and on the host.
+"""Kernels whose sd and lengths are learned, and covariances by them.
 
 No prior is needed for them, so that predictions from kept draws import none.
 """
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from riesz.arrays import AnyArray, numpy_of
 from riesz.errors import RieszError
-from riesz.priors.kernels import AbstractKernel, HostKernel, length_scale_of
+from riesz.priors.kernels import AbstractKernel, length_scale_of
+
+Scales = Float[AnyArray, " scale"]
 
 Places = Float[np.ndarray, "inducing dim"]
-
-
-Factor = Float[np.ndarray, "inducing inducing"]
 
 
 JITTER = 1e-6
@@ -40,6 +39,13 @@ class LearnedScales(eqx.Module):
                     "positive and finite."
                 )
 
+    def scales(self, kernel: AbstractKernel, coordinates: Scales) -> Scales:
+        """The sd and the lengths of a kernel at standard normal coordinates."""
+        xp = numpy_of(coordinates)
+        medians = xp.hstack([kernel.sd, length_scale_of(kernel)])
+        spreads = [self.sd] + [self.length] * (len(coordinates) - 1)
+        return medians * xp.exp(xp.asarray(spreads, coordinates.dtype) * coordinates)
+
     def describe(self) -> str:
         return (
             f"within factors of {np.exp(1.96 * self.sd):.3g} and {np.exp(1.96 * self.length):.3g}"
@@ -57,38 +63,16 @@ def num_scales(kernel: AbstractKernel) -> int:
     return 1 + len(length_scale_of(kernel))
 
 
-def rescale_kernel(
-    kernel: AbstractKernel, spread: LearnedScales, scales: Float[np.ndarray, " scale"]
-) -> HostKernel:
-    """The kernel at given coordinates of its scales, on the host."""
-    own = kernel.on_host()
-    return own._replace(
-        sd=own.sd * np.exp(spread.sd * scales[0]),
-        lengths=own.lengths * np.exp(spread.length * scales[1:]),
-    )
-
-
-def with_scales(kernel: AbstractKernel, scales: Float[Array, " scale"]) -> AbstractKernel:
+def with_scales(kernel: AbstractKernel, scales: Scales) -> AbstractKernel:
     """The kernel with another sd and other lengths."""
-    return eqx.tree_at(lambda k: (k.sd, k.length_scale), kernel, (scales[0], scales[1:]))
+    # Not by `tree_at`, which takes longer than the matrices of few points.
+    return jax.tree.unflatten(jax.tree.structure(kernel), (scales[1:], scales[0]))
 
 
 def covariance_factor(
-    kernel: AbstractKernel, places: Float[Array, "inducing dim"]
-) -> Float[Array, "inducing inducing"]:
-    """The Cholesky factor of the covariance of the values at places, on the device."""
-    matrix = covariances(kernel, places, places)
-    jitter = JITTER * kernel.sd**2
-    return jnp.linalg.cholesky(matrix + jitter * jnp.eye(len(places), dtype=matrix.dtype))
-
-
-def covariances(
-    kernel: AbstractKernel, places: Float[Array, "place dim"], others: Float[Array, "other dim"]
-) -> Float[Array, "place other"]:
-    return jax.vmap(lambda x: jax.vmap(lambda y: kernel(x, y))(others))(places)
-
-
-def inducing_factor(kernel: AbstractKernel | HostKernel, places: Places) -> Factor:
-    """The Cholesky factor of the covariance of the values at the inducing points."""
-    jitter = JITTER * float(kernel.sd) ** 2 * np.eye(len(places))
-    return np.linalg.cholesky(kernel.matrix(places, places) + jitter)
+    kernel: AbstractKernel, places: Float[AnyArray, "inducing dim"]
+) -> Float[AnyArray, "inducing inducing"]:
+    """The Cholesky factor of the covariance of the values at places."""
+    matrix, xp = kernel.matrix(places, places), numpy_of(places)
+    jitter = JITTER * matrix[0, 0] * xp.eye(len(places), dtype=matrix.dtype)
+    return xp.linalg.cholesky(matrix + jitter)

@@ -208,7 +208,7 @@ def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     system = linear_system(rich, parts, others, SteadyPoints(rich.operator, SparseLU()))
     precision = np.eye(len(parts.linear)) + np.asarray(system.responses.T @ system.responses)
     given = scipy.stats.multivariate_normal(
-        np.asarray(system.mean()), cov=scipy.stats.Covariance.from_precision(precision)
+        np.asarray(system.mean), cov=scipy.stats.Covariance.from_precision(precision)
     )
     linear = jax.random.normal(jax.random.key(3), parts.linear.shape)
     joint = rich.log_prob(parts.together(linear, others))
@@ -540,8 +540,8 @@ def test_values_for_which_the_data_have_no_covariance_are_left_out_of_draws():
     noise = (lambda given: np.full(2, np.exp(given[0])), np.arange(1))
     model = DataModel((source,), np.array([1.0, 1.1]), *noise, 1, 2)
     parts = Parts(jnp.array([1, 2]), jnp.array([0]), jnp.array([0, 1]), ("f",))
-    found = draw_on_host(model, parts, np.array([[0.0], [-1e3], [0.5]]), 4, seed=0)
+    found = draw_on_host(model.system, parts, np.array([[0.0], [-1e3], [0.5]]), 4, seed=0)
     assert found.shape == (2, 4, 3)
     np.testing.assert_array_equal(found[:, 0, 0], [0.0, 0.5])
     with pytest.raises(RieszError, match="2 of 3 values of scales and noise leave a covariance"):
-        draw_on_host(model, parts, np.array([[0.0], [-1e3], [-2e3]]), 4, seed=0)
+        draw_on_host(model.system, parts, np.array([[0.0], [-1e3], [-2e3]]), 4, seed=0)

@@ -13,7 +13,7 @@ from riesz.case.data.rows import Covariate, DataRows
 from riesz.errors import FileFormatError, any_of
 from riesz.priors.kernels import Matern52
 from riesz.priors.representatives import farthest_points
-from riesz.priors.scales import inducing_factor
+from riesz.priors.scales import covariance_factor
 
 EFFECTS, LOCAL = "effects", "local"
 """The names of the unknowns: effects of covariates, and what neighbours share."""
@@ -91,7 +91,7 @@ class Curve:
     def columns(self, path: Path, cells: Cells) -> Float[np.ndarray, "row knot"]:
         kernel = Matern52(CURVE_LENGTH, CURVE_SHARE)
         near = kernel.matrix(self.knots, z_scores(path, self.numbers, cells))
-        return sla.solve_triangular(inducing_factor(kernel, self.knots), near, lower=True).T
+        return sla.solve_triangular(covariance_factor(kernel, self.knots), near, lower=True).T
 
 
 Single = Number | Category

@@ -2,8 +2,7 @@ r"""Readings as they come in: a posterior that new data update without another s
 
 Where a problem in time is linear in all its unknowns and its noise is known, what sensors record is
 $b + R\,c$ for standard normal coordinates $c$, at all times of the axis, whether they were read or
-not. With this table at hand, readings are rows of it, and the precision of the unknowns,
-$I + \sum_i R_i^\top R_i / \sigma_i^2$, grows by those that are new.
+not. With this table at hand, readings are rows of it.
 """
 
 import dataclasses
@@ -11,12 +10,12 @@ import dataclasses
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg as sla
 from jaxtyping import Array, Float
 
 from riesz.engines.base import states_by
 from riesz.engines.conditional.linear import NAME, affine_map
 from riesz.engines.conditional.points import TimePoints, time_points
+from riesz.engines.conditional.systems import ParameterSpace
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.observe.likelihood import AbstractLikelihood
@@ -36,9 +35,7 @@ class Assimilation:
     problem: InverseProblem
     offset: Float[np.ndarray, " record"]
     responses: Float[np.ndarray, "record coordinate"]
-    precision: Float[np.ndarray, "coordinate coordinate"]
-    precision_mean: Float[np.ndarray, " coordinate"]  # by the data: the precision times the mean
-    num_readings: int
+    system: ParameterSpace  # of these readings, in units of their noise
 
     def update(self, observed: Observations, likelihood: AbstractLikelihood) -> "Assimilation":
         """With further readings, at places that are known, at any times of the axis."""
@@ -48,12 +45,11 @@ class Assimilation:
                 f"{likelihood.describe()}: what they share with earlier ones is not kept. Begin "
                 "anew with a problem of all readings."
             )
-        return self.with_rows(*self.rows_of(observed, likelihood))
+        return self.with_readings(observed, likelihood)
 
-    def rows_of(
+    def with_readings(
         self, observed: Observations, likelihood: AbstractLikelihood
-    ) -> tuple[Float[np.ndarray, "sensor coordinate"], Float[np.ndarray, " sensor"]]:
-        """What new readings respond to, and by how much they are missed, both by their noise."""
+    ) -> "Assimilation":
         time = self.problem.time
         assert time is not None
         place = place_of_readings(self.problem, observed)
@@ -64,24 +60,18 @@ class Assimilation:
         misfit = observed.values - operator @ self.offset
         columns = np.column_stack([operator @ self.responses, misfit])
         white = np.asarray(noise.white(jnp.asarray(columns)))
-        return white[:, :-1], white[:, -1]
+        return dataclasses.replace(self, system=self.system.update(white[:, :-1], white[:, -1]))
 
-    def with_rows(
-        self, rows: Float[np.ndarray, "sensor coordinate"], misfit: Float[np.ndarray, " sensor"]
-    ) -> "Assimilation":
-        return dataclasses.replace(
-            self,
-            precision=self.precision + rows.T @ rows,
-            precision_mean=self.precision_mean + rows.T @ misfit,
-            num_readings=self.num_readings + len(misfit),
-        )
+    @property
+    def num_readings(self) -> int:
+        return len(self.system.misfit)
 
     def mean(self) -> Float[np.ndarray, " coordinate"]:
-        return sla.cho_solve(sla.cho_factor(self.precision), self.precision_mean)
+        return self.system.mean
 
     def posterior(self) -> Posterior:
         """Normal, and exact; its problem is that of the first readings."""
-        covariance = sla.cho_solve(sla.cho_factor(self.precision), np.eye(len(self.precision_mean)))
+        covariance = self.system.solve(np.eye(self.problem.num_coordinates))
         factor = np.linalg.cholesky((covariance + covariance.T) / 2)
         family = full_rank_of(jnp.asarray(self.mean()), jnp.asarray(factor))
         states = states_by(Automatic())
@@ -112,7 +102,7 @@ def recording_points(problem: InverseProblem) -> Float[np.ndarray, "place dim"] 
 def assimilate(problem: InverseProblem) -> Assimilation:
     """The posterior of a linear problem in time, ready for readings that come in later.
 
-    `.updated(observations, likelihood)` takes them in without a solve, and `.posterior()` is the
+    `.update(observations, likelihood)` takes them in without a solve, and `.posterior()` is the
     posterior of all.
     """
     if problem.time is None:
@@ -125,8 +115,9 @@ def assimilate(problem: InverseProblem) -> Assimilation:
     size = problem.num_coordinates
     whole = np.zeros((len(offset), size))
     whole[:, np.asarray(parts.linear)] = responses
-    empty = Assimilation(problem, np.asarray(offset), whole, np.eye(size), np.zeros(size), 0)
-    return empty.with_rows(*empty.rows_of(problem.observations, problem.likelihood))
+    nothing = ParameterSpace(np.zeros((0, size)), np.zeros(0), np.zeros(0))
+    before = Assimilation(problem, np.asarray(offset), whole, nothing)
+    return before.with_readings(problem.observations, problem.likelihood)
 
 
 def check_all_linear(problem: InverseProblem, parts: Parts) -> None:

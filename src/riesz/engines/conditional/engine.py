@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 from pydantic import Field
 
 from riesz.deadline import check_clock
@@ -47,6 +47,7 @@ from riesz.engines.conditional.spread import (
     sample_hyperparameters,
     spread_by,
 )
+from riesz.engines.conditional.systems import AbstractDataSystem
 from riesz.engines.nuts.chains import NutsSettings, all_chains
 from riesz.engines.nuts.engine import (
     WIDER,
@@ -140,7 +141,7 @@ class Conditional(AbstractEngine):
         solver = problem.default_solver(
             as_solver(self.linear_solver), num_rhs=len(problem.observed)
         )
-        search_key, draw_key = jr.split(jr.key(work.seed))
+        search_key, _ = jr.split(jr.key(work.seed))
         parts = linear_parts(problem)
         by_lu = isinstance(solver, SparseLU)
         at = (
@@ -156,15 +157,16 @@ class Conditional(AbstractEngine):
         is_sampled = self.over == "nuts" and len(parts.others) > 0
         each = 1 if is_sampled else -(-self.num_draws // count)
         others = result.values.reshape(chains * count, -1)
-        notes, keys = result.notes, jr.split(draw_key, (chains * count, each))
-        if model is None:
-            flat = draw_linear(problem, parts, others, keys, at)
-        elif isinstance(model, TimeSteppingModel):
-            flat = jnp.stack([model.draws(*own) for own in zip(others, keys, strict=True)])
-        else:
-            flat = draw_on_host(model, parts, np.asarray(others), each, work.seed)
-            lost, total = len(others) - len(flat), len(others)
-            notes += (Note("singular_covariance", lost=lost, total=total),) if lost else ()
+        notes = result.notes
+
+        def system(own: Float[np.ndarray, " other"]) -> AbstractDataSystem:
+            if model is None:
+                return system_at(problem, parts, jnp.asarray(own), at).on_host()
+            return model.system(own)
+
+        flat = draw_on_host(system, parts, np.asarray(others), each, work.seed)
+        lost, total = len(others) - len(flat), len(others)
+        notes += (Note("singular_covariance", lost=lost, total=total),) if lost else ()
         by_chain = (chains, -1) if len(flat) == chains * count else (1, -1)
         draws = EmpiricalDraws(flat.reshape(*by_chain, parts.num_coordinates))
         states = states_by(self.linear_solver)
@@ -346,35 +348,25 @@ def sample_by_nuts(
     return after_warmup.coordinates, history_of(after_warmup)
 
 
-@eqx.filter_jit
-def draw_linear(
-    problem: InverseProblem,
-    parts: Parts,
-    others: Float[Array, "value other"],
-    keys: Key[Array, "value each"],
-    at: AbstractPointMap,
-) -> Float[Array, "value each coordinate"]:
-    """All coordinates: the linear ones are drawn, some for each value of the others."""
-
-    def at_one(given):
-        own, own_keys = given
-        system = linear_system(problem, parts, own, at)
-        return jax.vmap(lambda key: parts.together(system.draw(key), own))(own_keys)
-
-    return jax.lax.map(at_one, (others, keys))
+system_at = eqx.filter_jit(linear_system)
 
 
 def draw_on_host(
-    model: DataModel, parts: Parts, others: Float[np.ndarray, "value other"], each: int, seed: int
+    system: Callable[[Float[np.ndarray, " other"]], AbstractDataSystem],
+    parts: Parts,
+    others: Float[np.ndarray, "value other"],
+    each: int,
+    seed: int,
 ) -> Float[Array, "kept each coordinate"]:
-    """The same by NumPy, without values for which the data's covariance has no factor.
+    """All coordinates: the linear ones are drawn, some for each value of the others; without values
+    for which the data's covariance has no factor.
 
     Where data are met exactly, noise of any smallness is likely, down to what numbers can hold.
     """
     rng, result = np.random.default_rng(seed), []
     for own in others:
-        with suppress(np.linalg.LinAlgError):
-            linear = model.system(own).draws(rng, each)
+        with suppress(np.linalg.LinAlgError, ValueError):
+            linear = system(own).draws(rng.standard_normal, each)
             rows = np.zeros((each, parts.num_coordinates))
             rows[:, np.asarray(parts.others)], rows[:, np.asarray(parts.linear)] = own, linear
             result.append(rows)

@@ -20,17 +20,10 @@ from numpy.typing import ArrayLike
 
 from riesz.arrays import on_device
 from riesz.engines.conditional.points import AbstractPointMap, TabulatedPoints, point_map_at_sensors
-from riesz.engines.conditional.systems import (
-    AbstractDataSystem,
-    Columns,
-    HostDataSpace,
-    HostParameterSpace,
-)
+from riesz.engines.conditional.systems import AbstractDataSystem, Columns, data_system
 from riesz.engines.training import minimise
 from riesz.fem.terms.coefficient import Constant
 from riesz.observe.effects import WithEffects
-from riesz.priors.boundary_process import TrendField
-from riesz.priors.correlated_residual import SPREAD
 from riesz.priors.field import FieldCoefficient
 from riesz.priors.gaussian_process import KernelField, ScaledField, ScaledNodes
 from riesz.problem.linearity import (
@@ -87,9 +80,7 @@ class DataModel:
         responses = np.zeros((len(self.misfit), self.num_linear))
         for one, own in zip(self.components, columns, strict=True):
             responses[:, one.linear] += own
-        noise = self.noise_sd(others[self.noise_places])
-        form = HostParameterSpace if self.num_linear < len(self.misfit) else HostDataSpace
-        return form(responses, self.misfit, noise)
+        return data_system(responses, self.misfit, self.noise_sd(others[self.noise_places]))
 
     def log_density(self, others: ArrayLike) -> float:
         """Without its slope; minus infinity where there is none."""
@@ -197,26 +188,41 @@ def component_columns(
     """By a program or, for fields that many numbers describe, on the host; and how they grow."""
     likelihood, latent = problem.likelihood, problem.latents.latents[name]
     prescribed, shifts = beside_the_equation(problem)
-    local = likelihood.local if isinstance(likelihood, WithEffects) else None
-    is_local = isinstance(likelihood, WithEffects) and name == likelihood.local_name
-    if local is not None and is_local and name not in by_equation(problem).reads | prescribed.reads:
-        return local.by_rest, np.full(len(local.places), SPREAD.sd)
-    if isinstance(latent, ScaledNodes) and name not in prescribed.reads | shifts.reads:
-        by_node = np.asarray(at.by_value[name])
-        return partial(latent.responses, by_node), latent.weights.growth()
-    growth = latent.growth() if isinstance(latent, ScaledField) else None
-    if isinstance(latent, ScaledField) and is_prescribed_alone(problem, name):
+    scaled = latent.weights if isinstance(latent, ScaledNodes) else latent
+    growth = scaled.growth() if isinstance(scaled, ScaledField) else None
+    local = given = None
+    if isinstance(likelihood, WithEffects) and name == likelihood.local_name:
+        local = likelihood.local
+    if local is not None and name not in by_equation(problem).reads | prescribed.reads:
+        given = np.asarray(local.points, float), None
+    elif isinstance(latent, ScaledNodes) and name not in prescribed.reads | shifts.reads:
+        given = np.asarray(latent.weights.field.nodes, float), np.asarray(at.by_value[name])
+    elif isinstance(latent, ScaledField) and is_prescribed_alone(problem, name):
         pieces = [one for one in problem.forward.dirichlet if is_field_of(one.value, name)]
-        rows = np.asarray(at.by_prescribed)[:, np.concatenate([one.position for one in pieces])]
         places = np.concatenate([np.asarray(one.x, float) for one in pieces])
-        return partial(prescribed_columns, latent, latent.field, rows, places), growth
+        fixed = np.concatenate([one.position for one in pieces])
+        given = places, np.asarray(at.by_prescribed)[:, fixed]
+    if isinstance(scaled, ScaledField) and given is not None:
+        return partial(field_columns, scaled, *given), growth
     return lambda scales: np.asarray(columns_at(problem, at, name, on_device(scales))), growth
+
+
+def field_columns(
+    latent: ScaledField,
+    points: Float[np.ndarray, "point dim"],
+    rows: Float[np.ndarray, "sensor point"] | None,
+    scales: Scales,
+) -> Columns:
+    """How the data respond to the other coordinates of a field of which they are sums over points,
+    or its values there."""
+    columns, weights = latent.linear_parts(points, scales, np.eye(latent.num_rest))
+    return (columns if rows is None else rows @ columns) @ weights
 
 
 def is_field_of(value: Any, name: str) -> bool:
     """Whether a prescribed value is an unknown field by itself, which NumPy can evaluate."""
     is_field = isinstance(value, FieldCoefficient) and value.name == name
-    return is_field and isinstance(value.field, KernelField | TrendField)
+    return is_field and isinstance(value.field, KernelField)
 
 
 def is_prescribed_alone(problem: InverseProblem, name: str) -> bool:
@@ -230,21 +236,6 @@ def is_prescribed_alone(problem: InverseProblem, name: str) -> bool:
     return not hides and all(
         is_field_of(one.value, name) or isinstance(one.value, Constant) for one in pieces
     )
-
-
-def prescribed_columns(
-    latent: ScaledField,
-    field: Any,
-    rows: Float[np.ndarray, "sensor place"],
-    places: Float[np.ndarray, "place dim"],
-    scales: Scales,
-) -> Columns:
-    """How the data respond to the other coordinates of a field that is prescribed at places."""
-    count = latent.num_coordinates - latent.num_scales
-    units = np.vstack([np.zeros(count), np.eye(count)])
-    weights = latent.of_draws(np.hstack([np.tile(scales, (1 + count, 1)), units]))
-    values = field.draws_at(places, weights)
-    return rows @ (values[1:] - values[0]).T
 
 
 @eqx.filter_jit

@@ -14,10 +14,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
 from riesz.engines.conditional.linear import DataMap, Others, data_map, system_of
 from riesz.engines.conditional.points import AbstractPointMap, TimePoints
+from riesz.engines.conditional.systems import AbstractDataSystem
 from riesz.engines.training import minimise
 from riesz.problem.linearity import Parts, read_by_state
 from riesz.problem.problem import InverseProblem
@@ -160,9 +161,9 @@ class TimeSteppingModel:
         matrix[np.ix_(self.moving, self.moving)] = here.information
         return (matrix + matrix.T) / 2
 
-    def draws(self, others: Others, keys: Key[Array, " each"]) -> Float[Array, "each coordinate"]:
-        """All coordinates: the linear ones are drawn given the others."""
-        return draws_given(others, self.data(others), keys, self.problem, self.parts)
+    def system(self, others: Float[np.ndarray, " other"]) -> AbstractDataSystem:
+        given = jnp.asarray(others)
+        return system_given(self.problem, self.parts, given, self.data(given)).on_host()
 
 
 def time_stepping_model(
@@ -198,15 +199,10 @@ def hyper_information(
 ) -> Float[Array, "moving moving"]:
     """What data tell of unknowns by which their responses change so, linear ones at their means."""
     system = system_of(problem, parts, others, data)
-    mean = system.mean()
+    mean = system.mean
     columns = jax.vmap(lambda own: own.offset + own.responses @ mean)(changes)
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), mean.dtype), others)
     return system.information(problem.likelihood.factor(problem.observed, z).white(columns.T))
 
 
-@eqx.filter_jit
-def draws_given(
-    others: Others, data: DataMap, keys: Key[Array, " each"], problem: InverseProblem, parts: Parts
-) -> Float[Array, "each coordinate"]:
-    system = system_of(problem, parts, others, data)
-    return jax.vmap(lambda key: parts.together(system.draw(key), others))(keys)
+system_given = eqx.filter_jit(system_of)

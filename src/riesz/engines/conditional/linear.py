@@ -3,22 +3,17 @@ r"""Measurements of a state that is affine in some unknowns: everything Gaussian
 With the other unknowns $h$ held, the state at the sensors is $b(h) + R(h)\,c$ for standard normal
 coordinates $c$ of sources and boundary values, and the data are normal with mean $b$ and covariance
 $S = R R^\top + \Sigma$, with the covariance $\Sigma = L L^\top$ of the noise. What all are
-multiplied by is $L^{-1}$, so that noise is independent and of sd one. A factor of $S$ then, or
-of the unknowns' precision where they are fewer than the data, gives the rest. $R$ costs one sparse
-factorisation and a solve for each sensor or each coordinate, whichever are fewer. (Linear Gaussian
-models: Rasmussen & Williams 2006, chapter 2.)
+multiplied by is $L^{-1}$, so that noise is independent and of sd one. $R$ costs one sparse
+factorisation and a solve for each sensor or each coordinate, whichever are fewer.
 """
 
-from abc import abstractmethod
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
-import jax.scipy as jsp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from riesz.engines.conditional.points import (
@@ -27,6 +22,7 @@ from riesz.engines.conditional.points import (
     at_points,
     map_unit_vectors,
 )
+from riesz.engines.conditional.systems import AbstractDataSystem, data_system
 from riesz.errors import RieszError
 from riesz.fem.elements.space import point_operator
 from riesz.fem.linear.linear_solve import SparseLU
@@ -45,117 +41,9 @@ MAX_OTHERS = 64
 """Values of the unknowns that are not integrated out over which moments are averaged."""
 
 
-class AbstractLinearSystem(eqx.Module):
-    """The data and what linear unknowns do to them, for given values of the other unknowns.
-
-    In units in which noise is independent and of sd one.
-    """
-
-    responses: eqx.AbstractVar[Float[Array, "sensor linear"]]
-    misfit: eqx.AbstractVar[Float[Array, " sensor"]]  # the data without the state's constant part
-    noise_volume: eqx.AbstractVar[Float[Array, ""]]  # the logarithm of what those units are
-
-    @abstractmethod
-    def log_likelihood(self) -> Float[Array, ""]:
-        r"""$\log N(y; b, S)$: the linear unknowns are integrated out."""
-
-    @abstractmethod
-    def mean(self) -> Linear:
-        """Of the linear unknowns, given the data."""
-
-    @abstractmethod
-    def draw(self, key: PRNGKeyArray) -> Linear:
-        """The linear unknowns, given the data."""
-
-    @abstractmethod
-    def information(self, columns: Float[Array, "sensor column"]) -> Float[Array, "column column"]:
-        r"""$C^\top S^{-1} C$: what data tell of multiples of columns, in the same units."""
-
-    @abstractmethod
-    def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
-        """Given the data, of what responds so to the linear unknowns."""
-
-
-class DataSpace(AbstractLinearSystem):
-    """By a factor of the data's covariance: where there are more unknowns than data."""
-
-    responses: Float[Array, "sensor linear"]
-    misfit: Float[Array, " sensor"]
-    noise_volume: Float[Array, ""]
-    factor: Float[Array, "sensor sensor"]
-
-    def log_likelihood(self) -> Float[Array, ""]:
-        white = jsp.linalg.solve_triangular(self.factor, self.misfit, lower=True)
-        volume = jnp.sum(jnp.log(jnp.diag(self.factor))) + self.noise_volume
-        return gaussian_log_density(white @ white, len(white)) - volume
-
-    def update(self, misfit: Float[Array, " sensor"]) -> Linear:
-        r"""$R^\top S^{-1}$ times a misfit."""
-        return self.responses.T @ jsp.linalg.cho_solve((self.factor, True), misfit)
-
-    def mean(self) -> Linear:
-        return self.update(self.misfit)
-
-    def draw(self, key: PRNGKeyArray) -> Linear:
-        """A draw of the prior, corrected (Matheron's rule)."""
-        prior_key, noise_key = jr.split(key)
-        dtype = self.misfit.dtype
-        prior = jr.normal(prior_key, self.responses.shape[1:], dtype)
-        noise = jr.normal(noise_key, self.misfit.shape, dtype)
-        return prior + self.update(self.misfit - self.responses @ prior - noise)
-
-    def information(self, columns: Float[Array, "sensor column"]) -> Float[Array, "column column"]:
-        white = jsp.linalg.solve_triangular(self.factor, columns, lower=True)
-        return white.T @ white
-
-    def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
-        white = jsp.linalg.solve_triangular(self.factor, self.responses @ responses.T, lower=True)
-        return jnp.sum(responses**2, axis=1) - jnp.sum(white**2, axis=0)
-
-
-class ParameterSpace(AbstractLinearSystem):
-    r"""By a factor of the unknowns' precision $I + R^\top \Sigma^{-1} R$.
-
-    The work is linear in the number of data, and noise may be as small as it likes: nothing is
-    subtracted from anything of its size.
-    """
-
-    responses: Float[Array, "sensor linear"]
-    misfit: Float[Array, " sensor"]
-    noise_volume: Float[Array, ""]
-    factor: Float[Array, "linear linear"]
-
-    def log_likelihood(self) -> Float[Array, ""]:
-        mean = self.mean()
-        left = self.misfit - self.responses @ mean
-        volume = jnp.sum(jnp.log(jnp.diag(self.factor))) + self.noise_volume
-        return gaussian_log_density(left @ left + mean @ mean, len(left)) - volume
-
-    def mean(self) -> Linear:
-        return jsp.linalg.cho_solve((self.factor, True), self.responses.T @ self.misfit)
-
-    def draw(self, key: PRNGKeyArray) -> Linear:
-        white = jr.normal(key, self.responses.shape[1:], self.misfit.dtype)
-        away = jsp.linalg.solve_triangular(self.factor, white, lower=True, trans=1)
-        return self.mean() + away
-
-    def information(self, columns: Float[Array, "sensor column"]) -> Float[Array, "column column"]:
-        known = jsp.linalg.solve_triangular(self.factor, self.responses.T @ columns, lower=True)
-        return columns.T @ columns - known.T @ known
-
-    def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
-        white = jsp.linalg.solve_triangular(self.factor, responses.T, lower=True)
-        return jnp.sum(white**2, axis=0)
-
-
-def gaussian_log_density(square: Float[Array, ""], count: int) -> Float[Array, ""]:
-    """Of so many standard normal numbers, by the sum of their squares."""
-    return -0.5 * (square + count * jnp.log(2 * jnp.pi))
-
-
 def linear_system(
     problem: InverseProblem, parts: Parts, others: Others, at: AbstractPointMap
-) -> AbstractLinearSystem:
+) -> AbstractDataSystem:
     """For given values of the other unknowns; `at` are the sensors."""
     return system_of(problem, parts, others, data_map(problem, parts, others, at))
 
@@ -177,17 +65,13 @@ def data_map(
 
 def system_of(
     problem: InverseProblem, parts: Parts, others: Others, data: DataMap
-) -> AbstractLinearSystem:
+) -> AbstractDataSystem:
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), data.offset.dtype), others)
     noise = problem.likelihood.factor(problem.observed, z)
     # By one loop, where the noise has one.
     white = noise.white(jnp.column_stack([data.responses, problem.observed - data.offset]))
-    responses, misfit = white[:, :-1], white[:, -1]
-    num_data, num_linear = responses.shape
-    by_unknowns = num_linear < num_data
-    form, square = (ParameterSpace, responses.T) if by_unknowns else (DataSpace, responses)
-    matrix = square @ square.T + jnp.eye(len(square), dtype=square.dtype)
-    return form(responses, misfit, noise.log_volume(), jnp.linalg.cholesky(matrix))
+    misfit = white[:, -1]
+    return data_system(white[:, :-1], misfit, jnp.ones_like(misfit), noise.log_volume())
 
 
 def affine_shift(
@@ -370,7 +254,7 @@ def mixture_of(
             offset, responses = unknown_map(problem, parts, own, there)
         else:
             offset, responses = affine_map(problem, parts, own, there)
-        mean = offset + responses @ system.mean()
+        mean = offset + responses @ system.mean
         sd = jnp.sqrt(jnp.maximum(system.variances(responses), 0.0))
         held = parts.z(problem.latents, jnp.zeros(len(parts.linear), mean.dtype), own)
         noise = jnp.sqrt(jnp.mean(problem.noise_sd(held) ** 2))

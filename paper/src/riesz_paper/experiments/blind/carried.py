@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
 from riesz.mesh.refinement import Refinement
-from riesz.priors.boundary_process import TrendField
 from riesz.priors.field import GaussianField, NodalField
+from riesz.priors.gaussian_process import KernelField
 from riesz.priors.karhunen_loeve import InterpolatedField
 from riesz.problem.problem import InverseProblem
 
@@ -43,6 +43,6 @@ def on_finer(latent: GaussianField, finer: Refinement) -> GaussianField:
             assert latent.whitening is not None
             functions = prolonged(latent.whitening)
             return GaussianField(field, latent.description, finer.mesh.num_nodes, functions)
-        case TrendField():
-            return eqx.tree_at(lambda one: one.field.rough.nodes, latent, nodes)
+        case KernelField():
+            return eqx.tree_at(lambda one: one.field.nodes, latent, nodes)
     return latent
