@@ -207,6 +207,15 @@ def test_every_prior_can_be_written(content, kind):
     assert isinstance(ProblemTables.model_validate(tables).unknowns["a"].distribution(), kind)
 
 
+def test_a_length_scale_may_be_given_for_each_axis():
+    content = 'prior = "gp"\nmean = 1\nsd = 2\nlength_scale = [0.5, 0.1]\nkernel = "rbf"'
+    tables = tomllib.loads(SQUARE) | {"unknowns": {"a": tomllib.loads(content)}}
+    kernel = ProblemTables.model_validate(tables).unknowns["a"].distribution().kernel
+    found = kernel.matrix(np.zeros((1, 2)), np.array([[0.5, 0.0], [0.0, 0.1]]))
+    np.testing.assert_allclose(found, 4 * np.exp(-0.5))
+    assert kernel.describe() == "RBF with length scale 0.5 x 0.1 and sd 2"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -214,6 +223,11 @@ def test_every_prior_can_be_written(content, kind):
         ('prior = "uniform"\nlow = 2\nhigh = 1', "low must be below"),
         ('prior = "log-uniform"\nlow = 2\nhigh = 1', "low must be below"),
         ('prior = "gp"\nmean = 0\nsd = 0', "unknowns.a.sd is 0: give a number above 0"),
+        (
+            'prior = "gp"\nmean = 0\nsd = 1\nlength_scale = [1, 0]',
+            r"unknowns.a.length_scale is \[1, 0\]: give a number above 0, or one for each axis",
+        ),
+        ('prior = "spde"\nmean = 0\nsd = 1\nlength_scale = [1, 2]', "unknowns.a.length_scale is"),
         ('prior = "gp"\nmean = 0\nsd = 1\nkernel = "matern"', "unknowns.a.kernel is 'matern': did"),
         ('prior = "spde"\nmean = 0\nsd = 1\nkernel = "rbf"', "unknowns.a has the key 'kernel'"),
         ('prior = "regions"\nmean = 0\nsd = 1', "values by region at unknowns.a, but no regions"),

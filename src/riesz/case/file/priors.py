@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
 
-from riesz.case.table import FileTable, Numbers, brief, is_finite
+from riesz.case.table import FileTable, Numbers, as_finite_numbers, brief, is_finite
 from riesz.errors import nearest
 from riesz.mesh.tags import REST
 from riesz.priors.boundary_process import BoundaryGP
@@ -151,9 +151,17 @@ class AbstractLengthTable(AbstractPriorTable):
     length_scale: PositiveFloat | None = None
 
 
-class AbstractFieldTable(AbstractLengthTable):
-    """With a covariance function of its own."""
+def as_length_by_axis(value: Any) -> float | list[float]:
+    numbers = as_finite_numbers(value)
+    if not np.all(np.asarray(numbers) > 0):
+        raise ValueError(f"is {brief(value)}: give a number above 0, or one for each axis")
+    return numbers
 
+
+class AbstractFieldTable(AbstractLengthTable):
+    """With a covariance function of its own, whose length scale may differ from axis to axis."""
+
+    length_scale: Annotated[Any, PlainValidator(as_length_by_axis)] = None
     kernel: Literal["matern12", "matern32", "matern52", "rbf"] = "matern52"
 
     def covariance(self, sd: float) -> AbstractKernel:
