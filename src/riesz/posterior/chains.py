@@ -7,8 +7,8 @@ may agree where they lie and not in how wide they are. Effective draws are count
 initial monotone sequence of autocorrelations: of the scores (bulk), and of whether a draw lies
 beyond the 5 % and 95 % quantiles, the fewer of the two (tail).
 """
-# By hand: arviz-stats has the same r_hat to rounding, effective draws within two per cent and none
-# of these for a single chain, at six times the seconds and an import of one or more.
+# By hand: arviz-stats has the same r_hat to rounding, none of a single chain, and bulk effective
+# draws within two per cent, at an import of a second or more.
 
 from typing import NamedTuple
 

@@ -133,11 +133,11 @@ def fitted(model: AbstractModel, case: Case, size: int, *, seed: int, parts: int
     density = density_of(model, case, size)
     mode = minimise(jnp.zeros(model.num_coordinates), density.cost, gain=GAIN)
     spread = gaussian_spread(density.cost, mode)
-    found = sample_hyperparameters(density, spread, np.asarray(mode), parts, seed)
-    for note in spread.notes + found.notes:
+    sample, scales = sample_hyperparameters(density, spread, np.asarray(mode), parts, seed)
+    for note in spread.notes + sample.notes("hyper_k_hat"):
         warnings.warn(f"{type(model).__name__}: {note}", stacklevel=2)
     evidence = density(mode) + float(np.sum(np.log(spread.lengths)))
-    return Fitted(model, case, np.asarray(mode), found.values, evidence, found.k_hat)
+    return Fitted(model, case, np.asarray(mode), scales, evidence, sample.k_hat)
 
 
 def forecast(
