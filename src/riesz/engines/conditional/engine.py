@@ -365,11 +365,13 @@ def draw_on_host(
     """
     rng, result = np.random.default_rng(seed), []
     for own in others:
-        with suppress(np.linalg.LinAlgError, ValueError):
-            linear = system(own).draws(rng.standard_normal, each)
-            rows = np.zeros((each, parts.num_coordinates))
-            rows[:, np.asarray(parts.others)], rows[:, np.asarray(parts.linear)] = own, linear
-            result.append(rows)
+        with suppress(np.linalg.LinAlgError):
+            data = system(own)  # what a solve raises, such as the end of its time, is an error
+            with suppress(ValueError):  # of numbers that are not finite
+                linear = data.draws(rng.standard_normal, each)
+                rows = np.zeros((each, parts.num_coordinates))
+                rows[:, np.asarray(parts.others)], rows[:, np.asarray(parts.linear)] = own, linear
+                result.append(rows)
     if 2 * len(result) < len(others):
         lost, total = len(others) - len(result), len(others)
         raise RieszError(str(Note("singular_covariance", lost=lost, total=total)))
