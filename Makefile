@@ -37,10 +37,11 @@ SLOW := $(BIN)/python -m pytest -m slow -n $(JOBS)
 test-slow: test-slow-engines test-slow-product test-slow-paper
 
 test-slow-engines: $(READY)
-	$(SLOW) tests/engines tests/inference
+	$(SLOW) tests/method tests/density tests/amortise tests/inference
 
 test-slow-product: $(READY)
-	$(SLOW) tests --ignore=tests/engines --ignore=tests/inference
+	$(SLOW) tests --ignore=tests/method --ignore=tests/density --ignore=tests/amortise \
+	    --ignore=tests/inference
 
 test-slow-paper: $(READY)
 	$(SLOW) paper/tests
@@ -55,11 +56,12 @@ test-alone: $(ALONE)/.ready
 	XLA_FLAGS="$(QUICK_COMPILE)" tests/alone/run.sh $(ALONE)/bin
 
 # The oldest versions that pyproject.toml allows, in another one. What depends on them: compiled
-# code (fem, engines, inference), files (case, io) and commands (cli). Warnings are no errors here:
-# old packages warn of one another.
+# code (fem, method, density, amortise, inference), files (case, io) and commands (cli). Warnings are
+# no errors here: old packages warn of one another.
 test-oldest: $(OLDEST)/.ready
 	XLA_FLAGS="$(QUICK_COMPILE)" $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile \
-	    -W default tests/fem tests/engines tests/inference tests/case tests/io tests/cli
+	    -W default tests/fem tests/method tests/density tests/amortise tests/inference tests/case \
+	    tests/io tests/cli
 
 # Every tutorial is run, and must end with the number it promises; then the book, in out/site.
 docs: $(READY) $(DOCS_READY)

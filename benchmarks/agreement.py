@@ -47,10 +47,14 @@ def numbers() -> dict[str, np.ndarray]:
 
     at = np.random.default_rng(SEED + 1).normal(size=(8, problem.num_coordinates))
     found = [density_and_slope(jnp.asarray(one)) for one in at]
-    normal = rz.Laplace(num_modes=NUM_MODES, tolerance=1e-8).run(problem, seed=SEED, progress=False)
+    normal = rz.inference.Engine(rz.Laplace(num_modes=NUM_MODES, tolerance=1e-8)).run(
+        problem, seed=SEED, progress=False
+    )
     checked = importance_check(normal, num_draws=NUM_DRAWS, seed=SEED)
     source = posed(rz.diffusion(1.0) - rz.source("f"), {"f": rz.SPDEField(1.0, LENGTH)})
-    linear = rz.Conditional(num_draws=20).run(source, seed=SEED, progress=False)
+    linear = rz.inference.Engine(rz.Laplace(), rz.Marginal(num_draws=20)).run(
+        source, seed=SEED, progress=False
+    )
     return {
         "log-density": np.array([value for value, _ in found]),
         "gradient": np.array([slope for _, slope in found]),

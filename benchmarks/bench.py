@@ -95,7 +95,7 @@ def small_emulate() -> Any:
     """The engine `emulate`, trained too little to be right."""
     import riesz as rz
 
-    return rz.Emulate(
+    return rz.inference.Engine(rz.GaussianVI(), rz.Surrogate(
         width=8, features=8, num_bends=4, patch_nodes=9, coarse_patch_nodes=9, num_samples=20,
         readout_batches=4, rounds=1, tries_states=False,
-    )  # fmt: skip
+    ))  # fmt: skip

@@ -68,7 +68,8 @@ median = 3.5
 log_sd = 1.0
 
 [engine]
-name = "conditional"
+name = "laplace"
+density = "marginal"
 """
 """The model `conditional-d` of the steady experiment, its source by fewer numbers."""
 

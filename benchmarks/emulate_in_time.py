@@ -76,7 +76,7 @@ def plume():
     )
 
     def exact(problem, seed):
-        engine = rz.Conditional(num_draws=NUM_DRAWS)
+        engine = rz.inference.Engine(rz.Laplace(), rz.Marginal(num_draws=NUM_DRAWS))
         found = rz.fit(problem, engine, seed=seed, progress=False, check=False)
         sd = np.sqrt(np.diag(np.asarray(found.coordinate_covariance())))
         return np.asarray(found.coordinate_mean()), sd
@@ -114,7 +114,7 @@ def one_row(name: str, problem, exact, seed: int, *, checked: bool) -> dict:
     start = time.process_time()
     found = rz.fit(
         problem,
-        small_emulate() if is_smoke() else rz.Emulate(),
+        small_emulate() if is_smoke() else rz.inference.Engine(rz.GaussianVI(), rz.Surrogate()),
         seed=seed,
         progress=False,
         check=False,

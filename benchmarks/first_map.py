@@ -179,7 +179,7 @@ def measured(problem, posterior, at: np.ndarray) -> tuple[np.ndarray, np.ndarray
     import jax
     import jax.numpy as jnp
 
-    from riesz.engines.conditional.points import at_points
+    from riesz.density.marginal.points import at_points
     from riesz.fem.elements.space import point_operator
     from riesz.fem.linear.linear_solve import SparseLU
 

@@ -32,8 +32,9 @@ COUNTED = """
 import json, sys
 from pathlib import Path
 from riesz.cli.main import main
-from riesz.cli.options import engine_in_file, use_one_thread
-if sys.argv[1] == "fit" and engine_in_file(Path(sys.argv[2])) == "conditional":
+from riesz.case.options import FitOptions
+from riesz.cli.options import is_marginal, use_one_thread
+if sys.argv[1] == "fit" and is_marginal(Path(sys.argv[2]), FitOptions("run")):
     use_one_thread()  # as the command does, which does not import JAX before
 import jax.monitoring
 found = {"requests": 0, "hits": 0}

@@ -16,12 +16,12 @@ import numpyro.distributions as dist
 from bench import parser_of, save, told
 
 import riesz as rz
-from riesz.density.reduced import reduce_over_prior
+from riesz.amortise.exact import exact_fits, exact_predictions
+from riesz.amortise.importance import batch_problem
+from riesz.amortise.parts import map_data_sets
+from riesz.amortise.simulate import Simulator, as_readings, single_problem
+from riesz.density.reduced_basis import reduce_over_prior
 from riesz.devices import devices_of
-from riesz.engines.amortise.exact import exact_fits, exact_predictions
-from riesz.engines.amortise.importance import batch_problem
-from riesz.engines.amortise.parts import map_data_sets
-from riesz.engines.amortise.simulate import Simulator, as_readings, single_problem
 
 COUNT, ALONE, COMPARED = 1000, 20, 200
 LEVELS, NUM_SENSORS, PRIOR_SD, NOISE_SD = 4, 25, 3.0, 0.02 * 0.0737

@@ -21,7 +21,7 @@ from pathlib import Path
 from bench import in_process, parser_of, save, told
 
 REFERENCE = "reference"
-ENGINES = ("laplace", "variational", "sample", "auto")
+ENGINES = ("laplace", "gaussian-vi", "mcmc", "auto")
 TERMS = (20, 32, 64)
 NUM_COMPARED, NUM_COVERED = 3, 20
 """Data sets that are held against the reference, and those over which coverage is counted."""
@@ -96,7 +96,7 @@ def measure(num_terms: int, seed: int, engine: str) -> dict:
     from riesz.posterior.posterior import representative_draws
 
     problem, truth = posed(num_terms, seed)
-    taken = rz.Sample(num_samples=REFERENCE_DRAWS) if engine == REFERENCE else engine
+    taken = rz.MCMC(num_samples=REFERENCE_DRAWS) if engine == REFERENCE else engine
     clock, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

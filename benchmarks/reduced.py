@@ -78,8 +78,8 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     import numpy as np
 
     from riesz.density.exact import ExactDensity
-    from riesz.density.reduced import density_from, reduced_errors, solve_at
-    from riesz.engines.sample.engine import gaussians_at_modes
+    from riesz.density.reduced_basis import density_from, reduced_errors, solve_at
+    from riesz.method.mcmc.mcmc import gaussians_at_modes
     from riesz.posterior.posterior import ExactStates
 
     problem = PROBLEMS[name](levels, seed)

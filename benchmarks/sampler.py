@@ -186,23 +186,27 @@ def main() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.engines.nuts.engine import Nuts
-    from riesz.engines.sample.engine import Sample
 
-    reference, engines = None, [] if options.no_blocks else [Sample(num_samples=options.draws)]
+    from riesz.density.engine import Engine
+    from riesz.method.mcmc.mcmc import MCMC
+
+    reference = None
+    engines = [] if options.no_blocks else [Engine(MCMC(num_samples=options.draws))]
     if options.against is not None:
         reference = json.loads(options.against.read_text())["rows"][0]
     if options.nuts:
-        engines.append(Nuts())
+        engines.append(Engine(MCMC(kernel="nuts")))
     rows = []
     for engine in engines:
         rows.append(shown(blocks_row(engine, options.seed, reference, options.seconds)))
     for sides in options.sides:
-        engine = Sample(
-            num_warmup=options.field_warmup,
-            num_samples=options.field_draws,
-            num_chains=options.field_chains,
-            num_searches=options.searches,
+        engine = Engine(
+            MCMC(
+                num_warmup=options.field_warmup,
+                num_samples=options.field_draws,
+                num_chains=options.field_chains,
+                num_searches=options.searches,
+            )
         )
         rows.append(shown(field_row(engine, sides, options.seed, options.dim, options.seconds)))
     figures = {

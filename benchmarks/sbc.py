@@ -16,12 +16,12 @@ import numpy as np
 from bench import parser_of, save
 
 import riesz as rz
-from riesz.density.reduced import reduce_over_prior
+from riesz.amortise.exact import exact_predictions
+from riesz.amortise.parts import map_data_sets
+from riesz.amortise.simulate import Simulator
+from riesz.density.reduced_basis import reduce_over_prior
 from riesz.devices import devices_of
 from riesz.diagnose.calibration import Calibration
-from riesz.engines.amortise.exact import exact_predictions
-from riesz.engines.amortise.parts import map_data_sets
-from riesz.engines.amortise.simulate import Simulator
 
 COUNT, LEVELS = 1000, 4
 NUM_UNKNOWNS, NUM_SENSORS, NOISE_SD = 16, 40, 0.002

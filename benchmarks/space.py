@@ -25,9 +25,11 @@ def measure(name: str) -> dict:
     import riesz as rz
 
     engines = {
-        "laplace": rz.Laplace(),
-        "nuts": rz.Nuts(start=rz.Laplace(), **NUTS),
-        "emulate": small_emulate() if is_smoke() else rz.Emulate(),
+        "laplace": rz.inference.Engine(rz.Laplace()),
+        "nuts": rz.inference.Engine(rz.MCMC(kernel="nuts", start=rz.Laplace(), **NUTS)),
+        "emulate": small_emulate()
+        if is_smoke()
+        else rz.inference.Engine(rz.GaussianVI(), rz.Surrogate()),
     }
     problem = posed(*SIZE)
     start = now()

@@ -267,10 +267,13 @@ def of_emulate(levels: int) -> dict:
     import numpy as np
 
     import riesz as rz
-    from riesz.engines.emulate.least_squares import normal_equations
-    from riesz.engines.emulate.start import default_penalty
+    from riesz.density.surrogate.least_squares import normal_equations
+    from riesz.density.surrogate.start import default_penalty
 
-    problem, engine = transport_problem(levels), small_emulate() if is_smoke() else rz.Emulate()
+    problem, engine = (
+        transport_problem(levels),
+        small_emulate() if is_smoke() else rz.inference.Engine(rz.GaussianVI(), rz.Surrogate()),
+    )
     posterior = engine.run(problem, seed=0)  # compiles
     start = time.perf_counter()
     posterior = jax.block_until_ready(engine.run(problem, seed=1))

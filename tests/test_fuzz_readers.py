@@ -54,7 +54,7 @@ rate = 2
 prior = "lognormal"
 median = 1.0
 log_sd = 0.5
-[engine.nuts]
+[engine.mcmc]
 num_samples = 10
 """
 GEOJSON = json.dumps(
@@ -86,7 +86,7 @@ MANIFEST = json.dumps(
         "machine": {},
         "versions": {"riesz": "0"},
         "rows": [{"unknown": "a", "mean": 1.5}],
-        "summary": {"engine": "nuts", "notes": []},
+        "summary": {"engine": "mcmc", "notes": []},
         "files": {"problem.toml": "00", "observations.csv": "11", "mesh.npz": "22"},
     }
 ).encode()

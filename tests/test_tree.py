@@ -38,7 +38,7 @@ PARTICIPLES = {
 VERBS_IN_ED = {"embed", "exceed", "read", "need", "seed", "feed"}
 ADJECTIVES = {
     *("closed", "expected", "fixed", "grouped", "lumped", "prescribed", "ragged", "reduced"),
-    *("regularised", "sharded", "shared", "smoothed", "squared", "weighted", "whitened"),
+    *("regularised", "relaxed", "sharded", "shared", "smoothed", "squared", "weighted", "whitened"),
 }
 """Participles that stand before a noun in terms of the field, such as a lumped mass."""
 

@@ -77,6 +77,7 @@ EXAMPLES = {
     "unexplained": [{"surprise": 12.3}],
     "asked_for": [{}],
     "named_by_file": [{}],
+    "engine_renamed": [{"old": "nuts", "method": "mcmc", "density": "exact"}],
     "float32": [{}],
     "all_linear": [{"size": 1}, {"size": 16}],
     "few_left": [{"left": 2, "size": 14}],
@@ -252,7 +253,7 @@ def rendered():
 
 
 def test_each_note_comes_back_from_a_file_as_it_was():
-    notes = (*examples(), Note("engine_left_out", Severity.INFO, engine="sample"))
+    notes = (*examples(), Note("engine_left_out", Severity.INFO, engine="mcmc"))
     assert read_notes(json.loads(json.dumps(to_json(notes), allow_nan=False)), "here") == notes
     assert {note: number for number, note in enumerate(notes)}[notes[-1]] == len(notes) - 1
 
@@ -314,7 +315,7 @@ def test_values_are_numbers_of_python_whatever_library_made_them():
 def test_only_warnings_are_doubts():
     failed = Note("engine_inadequate", engine="laplace", reason=Note("r_hat_high", value=1.2))
     passed = failed.with_severity(Severity.INFO)
-    assert doubts((failed, passed, Note("engine_adequate", engine="sample"))) == (failed,)
+    assert doubts((failed, passed, Note("engine_adequate", engine="mcmc"))) == (failed,)
 
 
 def test_a_warning_carries_its_note():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+from tests.pairs import pair
 from tests.small_problem import problem_toml
 
 from riesz.case.file.problem import read_problem
@@ -13,7 +14,6 @@ from riesz.case.run.write import write_run
 from riesz.diagnose.criticism.findings import Finding, Misfit
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary
-from riesz.engines.laplace.engine import Laplace
 from riesz.inference.fit import Choice
 from riesz.io.store.draws import StoredDraws
 from riesz.notes import text_note
@@ -143,7 +143,7 @@ def tiny_run(
         short,
         kept,
         misfit=misfit,
-        choice=Choice(Laplace(), text_note("so")),
+        choice=Choice(pair("laplace"), text_note("so")),
         command="riesz fit problem.toml",
         seed=0,
         seconds=12.0,

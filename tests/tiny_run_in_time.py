@@ -6,12 +6,12 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+from tests.pairs import pair
 from tests.prediction.made_up_draws import FACTS, made_up_draws
 from tests.small_problem import problem_toml, rectangle, table, written
 
 from riesz.case.file.problem import read_problem
 from riesz.case.run.write import write_run
-from riesz.engines.laplace.engine import Laplace
 from riesz.inference.fit import Choice
 from riesz.io.store.draws import StoredDraws
 from riesz.notes import text_note
@@ -108,7 +108,7 @@ def tiny_run_in_time(folder: Path, num_draws: int = NUM_DRAWS) -> Path:
         Posterior(problem, family, ExactStates(), {}, "laplace", 0),
         None,
         StoredDraws(draws, FACTS, course),
-        choice=Choice(Laplace(), text_note("so")),
+        choice=Choice(pair("laplace"), text_note("so")),
         command="riesz fit problem.toml",
         seed=0,
         seconds=12.0,

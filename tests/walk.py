@@ -1,16 +1,17 @@
 """The `riesz` command with an engine that only walks about, one slow step at a time.
 
-It takes the name of nuts, and compiles in no time: for tests of what happens around an engine.
+It takes the name of mcmc, and compiles in no time: for tests of what happens around an engine.
 """
 
 import time
 
 import jax.numpy as jnp
 import jax.random as jr
+import pytest
+from tests.pairs import replace_run
 
 from riesz.cli.main import main
-from riesz.engines.nuts.engine import Nuts
-from riesz.engines.training import train
+from riesz.method.training import train
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
 
@@ -46,9 +47,9 @@ def walked(self, problem, *, seed, progress, checkpoint, deadline, devices):
     )
     family = MeanField(*jnp.split(place, 2))
     history = {name: jnp.asarray(curve) for name, curve in history.items()}
-    return Posterior(problem, family, ExactStates(), history, "nuts", seed, ())
+    return Posterior(problem, family, ExactStates(), history, "mcmc", seed, ())
 
 
 if __name__ == "__main__":
-    Nuts.run = walked
+    replace_run(pytest.MonkeyPatch(), "mcmc", walked)
     main()

@@ -65,7 +65,7 @@ class Run:
         import jax
         import jax.random as jr
 
-        from riesz.engines.training import run_block
+        from riesz.method.training import run_block
         from riesz_paper.baselines.gp_physics.training import step
 
         keys = jr.split(jr.key(seed), self.num_steps)

@@ -62,7 +62,7 @@ def unconverged(
     )
     return (
         f"q was not found in {step_count(steps)}{', and the time was over' * is_cut}: {why}. Allow "
-        "more with max_steps=..., see more in each with num_draws=..., or use sample."
+        "more with max_steps=..., see more in each with num_draws=..., or use mcmc."
     )
 
 
@@ -246,15 +246,15 @@ WARNINGS: dict[str, Wording] = {
     "variational_unconverged": unconverged,
     "variational_no_solution": "at {lost} of {total} draws of q the equation had no solution or the data no likelihood, and they were left out: look for priors that allow impossible coefficients.",
     # Surrogates and relaxed equations.
-    "emulate_unsettled": "the posterior has not settled: in the last of {rounds} rounds the data had {percent:.3g} % of their weight, and it moved by {moved:.2g} of its standard deviations. Allow more rounds, or compare with nuts.",
-    "surrogate_residual": "the surrogate leaves {percent:.2g} % of the equation, where noise would hide {limit:.2g} %: the posterior may be off by that. Ask for more features, or compare with nuts.",
-    "reduced_k_hat": "k-hat of exact over reduced densities is {value:.2f}, above {limit}: the reduced equation is not good enough for its draws to be corrected by their weights. Set num_snapshots and num_modes higher, or use sample.",
+    "emulate_unsettled": "the posterior has not settled: in the last of {rounds} rounds the data had {percent:.3g} % of their weight, and it moved by {moved:.2g} of its standard deviations. Allow more rounds, or compare with mcmc on the density exact.",
+    "surrogate_residual": "the surrogate leaves {percent:.2g} % of the equation, where noise would hide {limit:.2g} %: the posterior may be off by that. Ask for more features, or compare with mcmc on the density exact.",
+    "reduced_k_hat": "k-hat of exact over approximate densities is {value:.2f}, above {limit}: the reduced basis or the surrogate is not good enough for its draws to be corrected by their weights. Make it larger, or use the density exact.",
     "no_polishing": "polishing_rounds is 0 and the equation's matrix depends on the unknowns: training alone leaves out how likely an error of that size is for each value of them, log|S(z)| / 2, and favours values that let errors grow, the more so with many sensors.",
     "polishing_unsettled": "q had not settled by the last of the rounds of exact solves: look at the check, and allow more polishing_rounds.",
     "epsilon_range": "the data leave a learned epsilon_rel between {low:.2g} and {high:.2g} (95 %, median {median:.2g}): the posterior is averaged over that range.",
     # Unknowns that are integrated out.
-    "flat_directions": "around their most probable values the log-density of the unknowns that are not integrated out is flat or bends upwards in {count} of {total} directions: draws to be weighed there spread as the prior does at most, doubled. Use over='nuts'.",
-    "hyper_k_hat": "the density of the unknowns that are not integrated out is far from the Gaussian about its mode, from which it was drawn with weights (k-hat {value:.2f}, above {limit}): use over='nuts'.",
+    "flat_directions": "around their most probable values the log-density of the unknowns that are not integrated out is flat or bends upwards in {count} of {total} directions: draws to be weighed there spread as the prior does at most, doubled. Use mcmc.",
+    "hyper_k_hat": "the density of the unknowns that are not integrated out is far from the Gaussian about its mode, from which it was drawn with weights (k-hat {value:.2f}, above {limit}): use mcmc.",
     "hyper_slope": "the search for the most probable values ended where the slope still was {slope:.2g}: allow more with max_steps=..., or start elsewhere.",
     "singular_covariance": "{lost} of {total} values of scales and noise leave a covariance of the data that cannot be told from a singular one, and are left out: the data are met too well; give the noise a prior that keeps it away from zero, such as what instruments allow.",
     # Many data sets.
@@ -319,9 +319,9 @@ WARNINGS: dict[str, Wording] = {
     # Checks.
     "not_checked": "not checked against exact solves: {num_draws} draws, the fewest, would take about {minutes:.0f} minutes. Ask for it by check=True, or riesz fit --check.",
     "check_failed": "{what} could not be checked: {error}",
-    "importance_tail": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}: means are corrected, but standard deviations may still be too small. Compare with sample.",
-    "importance_failed": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}: the posterior reaches where q has next to no draws; neither q nor its corrected moments can be trusted. Compare with nuts.",
-    "importance_failed_sparse": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}, the limit for {num_draws} draws: the posterior reaches where q has next to no draws; neither q nor its corrected moments can be trusted. Compare with nuts.",
+    "importance_tail": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}: means are corrected, but standard deviations may still be too small. Compare with mcmc.",
+    "importance_failed": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}: the posterior reaches where q has next to no draws; neither q nor its corrected moments can be trusted. Compare with mcmc.",
+    "importance_failed_sparse": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}, the limit for {num_draws} draws: the posterior reaches where q has next to no draws; neither q nor its corrected moments can be trusted. Compare with mcmc.",
     "importance_shift": "importance sampling: the mean of {unknown} should lie {shift:+.2f} of its standard deviations away (Monte-Carlo error {error:.2f}).",
     "importance_narrow": "importance sampling: q is too narrow: the standard deviation of {unknown} is {ratio:.2f} of what it should be (Monte-Carlo error {error:.2f}).",
     "importance_wide": "importance sampling: q is too wide: the standard deviation of {unknown} is {ratio:.2f} of what it should be (Monte-Carlo error {error:.2f}).",
@@ -349,6 +349,7 @@ INFORMATION: dict[str, Wording] = {
     # Why an engine is taken.
     "asked_for": "it was asked for",
     "named_by_file": "the problem file names it",
+    "engine_renamed": "the engine {old} of earlier versions is a method and a density now: write name = '{method}' and density = '{density}' in [engine], and its settings in [engine.{method}] and [engine.{density}].",
     "float32": "exact solves need float64, and the problem is in float32",
     "all_linear": all_linear,
     "few_left": "all but {left} of {size} unknown numbers can be integrated out",
@@ -388,7 +389,7 @@ INFORMATION: dict[str, Wording] = {
     "crs_kept_degrees": "degrees are no lengths: better bring the coordinates into a projection in metres, as init does where pyproj is installed",
     "mesh_edges": "mesh: edges up to {edge}",
     "values_skewed": "values are positive and skewed: --log models their logarithm",
-    "limits_need_nuts": "engine: nuts, for values below a limit, of which there are {count}",
+    "limits_need_nuts": "engine: mcmc, for values below a limit, of which there are {count}",
     # Predictions: which places, noise and covariates they are for.
     "places_outside": "{count} of {total} rows of {file} lie outside the domain, where nothing is predicted: {which}",
     "median_exposure": "counts are those for {column} = {median:.4g}, the median of that column",

@@ -22,7 +22,7 @@ LEDGER = "ledger"
 MANIFEST, REPORT = "manifest.json", "report.html"
 """Files of a run folder: it is known by the first, and its problem file is a copy."""
 
-CONDITIONAL = "conditional"
+MARGINAL = "marginal"
 MOST_SEED = 2**63
 
 
@@ -158,7 +158,7 @@ class Digests:
             site,
             digest=digest_of(content, told),
             group=digest_of(b"", [shape_key(tables, files), common]),
-            quickly=engine == CONDITIONAL,
+            quickly=MARGINAL in (engine or ""),
         )
 
     def file(self, path: Path) -> tuple[str, int]:
@@ -177,7 +177,7 @@ def digest_of(content: bytes, told: Any) -> str:
 
 def engine_name(tables: Mapping[str, Any]) -> str | None:
     engine = tables.get("engine")
-    return engine.get("name") if isinstance(engine, Mapping) else None
+    return f"{engine.get('name')} {engine.get('density')}" if isinstance(engine, Mapping) else None
 
 
 def files_named(value: Any, folder: Path) -> Iterator[tuple[str, Path]]:

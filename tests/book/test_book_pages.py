@@ -21,7 +21,7 @@ from book.results_page import (
     results_section,
     shortened,
 )
-from riesz.engines.table import ENGINES
+from riesz.inference.table import DENSITIES, METHODS
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "riesz"
@@ -68,13 +68,13 @@ def test_every_result_file_has_a_section_with_its_origin():
         assert f"(../{file.place})" in page
 
 
-def test_every_setting_of_every_engine_has_its_default_and_its_meaning():
-    page = settings_tables()
-    for engine in ENGINES:
-        assert f"## Settings of `{engine}`" in page
-    kept = {name for engine in ENGINES for name in settings_of(engine)}
+def test_every_setting_of_every_method_and_density_has_its_default_and_its_meaning():
+    page, parts = settings_tables(), (*METHODS, *DENSITIES)
+    for part in parts:
+        assert f"## Settings of `{part}`" in page
+    kept = {name for part in parts for name in settings_of(part)}
     assert kept == set(MEANING)
-    assert "| `num_warmup` | `500` | warm-up draws of each chain |" in page
+    assert "| `target_accept` | `0.8` | acceptance rate; higher where transitions diverge |" in page
 
 
 def test_a_summary_becomes_tables_with_a_row_a_group():

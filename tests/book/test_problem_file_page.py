@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from riesz.case.file.schema import ProblemTables
 
 PAGE = (Path(__file__).parents[2] / "docs" / "problem-files.md").read_text(encoding="utf-8")
-MADE = {"settings", "rasters"}
-"""Fields that no file has: they are made from keys of engines, and from `covariates`."""
+MADE = {"settings", "notes", "rasters"}
+"""Fields that no file has: they are made from keys of `engine`, and from `covariates`."""
 
 
 def tables(annotation) -> set[type[BaseModel]]:

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.pairs import pair
 from tests.small_problem import problem_toml, rectangle, written
 from tests.tiny_run import NUM_DRAWS, tiny_run
 
@@ -235,9 +236,9 @@ def test_a_fitted_case_is_the_run_that_its_folder_holds(tmp_path):
     heads = "x,y,value\n0.5,0.5,0.4\n1.0,0.2,0.6\n"
     case = rz.read_problem(written(tmp_path, FIT, heads, data="heads.csv"))
     out, told = tmp_path / "run", []
-    made = case.fit(str(out), "conditional", seed=3, progress=False, told=told.append)
+    made = case.fit(str(out), "laplace(marginal)", seed=3, progress=False, told=told.append)
     again = rz.read_run(out)
-    assert told == ["engine conditional: it was asked for"]
+    assert told == ["engine laplace(marginal): it was asked for"]
     assert made.folder == again.folder == out
     assert made.numbers == again.numbers
     assert made.summary == again.summary
@@ -246,20 +247,21 @@ def test_a_fitted_case_is_the_run_that_its_folder_holds(tmp_path):
     assert made.posterior.mean("f") == again.posterior.mean("f")
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["command"] == (
-        f"riesz fit {tmp_path}/problem.toml --out {out} --seed 3 --engine conditional"
+        f"riesz fit {tmp_path}/problem.toml --out {out} --seed 3 --engine 'laplace(marginal)'"
     )
     with pytest.raises(RieszError, match="is not empty"):
-        case.fit(out, "conditional", seed=3)
-    finished = rz.read_problem(case.path).fit(out, "conditional", seed=3, resume=True)
+        case.fit(out, "laplace(marginal)", seed=3)
+    finished = rz.read_problem(case.path).fit(out, "laplace(marginal)", seed=3, resume=True)
     assert finished.posterior.mean("f") == made.posterior.mean("f")
     with pytest.raises(RieszError, match="a finished run of another fit, which differs in seed"):
-        case.fit(out, "conditional", seed=4, resume=True)
-    with pytest.raises(RieszError, match="which differs in setting over"):
-        case.fit(out, rz.Conditional(over="nuts"), seed=3, resume=True)
-    asked = FitOptions(out, rz.Conditional(), seed=3)
+        case.fit(out, "laplace(marginal)", seed=4, resume=True)
+    with pytest.raises(RieszError, match=r"which differs in setting marginal\.at_mode"):
+        case.fit(out, pair("laplace(marginal)", at_mode=True), seed=3, resume=True)
+    asked = FitOptions(out, pair("laplace(marginal)"), seed=3)
     assert command_of(case.path, asked).startswith(
-        f"rz.read_problem('{tmp_path}/problem.toml').fit('{out}', rz.Conditional(over="
+        f"rz.read_problem('{tmp_path}/problem.toml').fit('{out}', rz.Laplace(start=None, "
     )
+    assert ", density=rz.Marginal(num_draws=400, " in command_of(case.path, asked)
 
 
 def test_a_first_problem_file_is_one_that_is_understood(tmp_path):

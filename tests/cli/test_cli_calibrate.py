@@ -8,10 +8,10 @@ import pytest
 from tests.command import run
 from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
+from riesz.amortise.engine import Amortise
 from riesz.case.file.problem import read_problem
 from riesz.diagnose import sbc
 from riesz.diagnose.calibration import Calibration
-from riesz.engines.amortise.engine import Amortise
 from riesz.errors import RieszError
 from riesz.io.store.results import read_results
 

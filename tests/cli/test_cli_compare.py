@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.command import run
+from tests.pairs import pair
 from tests.tiny_run import tiny_run
 
+from riesz.amortise.engine import Amortise
 from riesz.case.data.schema import ObservationsTable
+from riesz.case.run.compare import engine_of_run
 from riesz.case.run.folder import Run
 from riesz.comparison.results import Comparison, Model
 from riesz.diagnose.held_out import HeldOut
@@ -34,7 +37,7 @@ def found(monkeypatch):
         return Comparison(tuple(models), np.arange(9) // 3, settings["seed"], unit="m")
 
     names = ObservationsTable(file="wells.csv", transform="log", unit="m")
-    settings = {"linear_solver": "Automatic()", "num_modes": 20}
+    settings = {"exact.linear_solver": "Automatic()", "laplace.num_modes": 20}
     stub = Run(Path(), names, None, {"engine": "laplace", "settings": settings})
     stub.__dict__["posterior"] = None
     monkeypatch.setattr("riesz.case.run.compare.compare", known)
@@ -51,7 +54,7 @@ def test_it_is_printed_and_kept(found, tmp_path, monkeypatch, capsys):
     assert "\nphysics helps here: it predicts left-out blocks better than kriging" in printed
     (asked,) = found
     assert (asked["blocks"], asked["refit"], asked["back"](0.0)) == (3, False, 1.0)
-    assert asked["engines"]["one"].num_modes == 20
+    assert asked["engines"]["one"].method.num_modes == 20
     content = read_results(out / "results.json")
     assert content["command"].endswith("--blocks 3 --no-refit")
     assert [row["model"] for row in content["rows"]] == ["one", "kriging", "plane"]
@@ -97,3 +100,30 @@ def test_two_runs_are_told_apart_or_not_and_logarithms_are_no_values(tmp_path, m
     status, _, told = run(["compare", one, logs], monkeypatch, capsys)
     assert status == 2
     assert "one takes logarithms" in told
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "taken"),
+    [
+        ("mcmc", {"mcmc.num_chains": 2, "exact.linear_solver": "x"}, pair("mcmc", num_chains=2)),
+        ("amortise", {"steps": 7, "start": None}, Amortise(steps=7)),
+        ("laplace", {"num_modes": 20}, pair("laplace", num_modes=20)),
+        ("nuts", {"num_samples": 7}, pair("mcmc", kernel="nuts", num_samples=7)),
+        (
+            "conditional",
+            {"over": "laplace", "num_others": 7, "num_chains": 4},
+            pair("laplace(marginal)", num_values=7),
+        ),
+        (
+            "relax",
+            {"surrogate": "nodal", "epsilon_rel": 2.0},
+            pair("gaussian-vi(relaxed)", epsilon_rel=2.0),
+        ),
+    ],
+)
+def test_runs_of_this_version_and_of_earlier_ones_are_fitted_again_as_they_were(
+    engine, settings, taken
+):
+    numbers = {"engine": engine, "settings": settings}
+    found = Run(Path(), ObservationsTable(file="wells.csv"), None, numbers)
+    assert engine_of_run(found) == taken

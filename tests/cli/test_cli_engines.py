@@ -10,21 +10,18 @@ from tests.small_problem import problem_toml, written
 
 from riesz.case.run.folder import read_run
 from riesz.cli.main import main
-from riesz.engines.relax.states import RelaxedStates
+from riesz.density.relaxed.states import RelaxedStates
 from riesz.io import write_mesh
 from riesz.mesh.shapes import rectangle
 from riesz.posterior.posterior import ExactStates, SurrogateStates
 
-TRAINED = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4}
 PROBLEM = problem_toml(
     domain={"mesh": "own.vtu", "levels": 2},
     engine={
-        "nuts": {"num_warmup": 10, "num_samples": 10, "num_chains": 2},
-        "emulate": TRAINED
+        "mcmc": {"num_warmup": 10, "num_samples": 10, "num_chains": 2},
+        "surrogate": {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4}
         | {"rounds": 1, "num_bends": 2, "readout_batches": 2, "refining_draws": 16},
-        "relax": TRAINED
-        | {"epsilon_rel": 0.5, "prior_steps": 0, "steps": 10, "block_steps": 10}
-        | {"polishing_rounds": 0},
+        "relaxed": {"epsilon_rel": 0.5},
     },
 )
 """On 8 x 4 cells, with settings that find nothing worth having."""
@@ -39,7 +36,7 @@ LINEAR_PROBLEM = problem_toml(
         | {"inducing": 6, "learn_scales": True},
         "edge": {"prior": "boundary-gp", "mean": 1.0, "sd": 1.0, "inducing": 6},
     },
-    engine={"conditional": {"num_draws": 40, "num_others": 4}},
+    engine={"marginal": {"num_draws": 40, "num_values": 4}},
 )
 
 
@@ -56,7 +53,11 @@ def riesz(monkeypatch, capsys, *words):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "states"),
-    [("nuts", ExactStates), ("emulate", SurrogateStates), ("relax", RelaxedStates)],
+    [
+        ("mcmc", ExactStates),
+        ("gaussian-vi(surrogate)", SurrogateStates),
+        ("mcmc(relaxed)", RelaxedStates),
+    ],
 )
 def test_an_engine_named_on_the_command_line(engine, states, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -85,15 +86,25 @@ def test_an_engine_named_on_the_command_line(engine, states, tmp_path, monkeypat
 
 
 @pytest.mark.slow
-def test_conditional_from_a_problem_file_with_unknown_source_and_boundary(
+def test_unknowns_are_integrated_out_from_a_problem_file_with_unknown_source_and_boundary(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
     write_mesh(tmp_path / "own.vtu", rectangle((4, 2), upper=(2, 1)))
     written(tmp_path, LINEAR_PROBLEM, "x,y,value\n0.5,0.5,0.6\n1.5,0.25,1.6\n1.0,0.5,1.1\n")
-    fit = ("fit", "problem.toml", "--out", "run", "--engine", "conditional", "--json")
+    fit = (
+        "fit",
+        "problem.toml",
+        "--out",
+        "run",
+        "--engine",
+        "laplace",
+        "--density",
+        "marginal",
+        "--json",
+    )
     printed = riesz(monkeypatch, capsys, *fit)
-    assert "engine conditional: it was asked for" in printed.err
+    assert "engine laplace(marginal): it was asked for" in printed.err
     words = ("--quantity", "u", "--stat", "mean", "--points", "wells.csv", "--out", "at.csv")
     riesz(monkeypatch, capsys, "predict", "run", *words)
     _, *rows = csv.reader((tmp_path / "at.csv").read_text().splitlines())

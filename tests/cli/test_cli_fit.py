@@ -18,14 +18,13 @@ import numpy as np
 import pytest
 import rasterio
 from tests.command import run
+from tests.pairs import pair
 
 from riesz.case.run.folder import check_free, read_run
 from riesz.case.run.request import statistic
 from riesz.case.run.write import write_run
 from riesz.cli.main import main
 from riesz.diagnose.summary import Summary
-from riesz.engines.emulate.engine import Emulate
-from riesz.engines.nuts.engine import Nuts
 from riesz.errors import RieszError
 from riesz.inference.fit import Choice
 from riesz.io.tables import layers
@@ -40,8 +39,9 @@ README, START = ROOT / "README.md", ROOT / "docs" / "index.md"
 
 TINY = """
 [engine]
-name = "nuts"
-[engine.nuts]
+name = "mcmc"
+[engine.mcmc]
+kernel = "nuts"
 num_warmup = 10
 num_samples = 8
 num_chains = 1
@@ -82,7 +82,7 @@ FEW = {
 def example(folder, *changes, engine=None):
     """The example of the README with some texts changed, and perhaps with another engine."""
     text = (AQUIFER / "problem.toml").read_text()
-    for old, new in (pair for change in changes for pair in change.items()):
+    for old, new in (both for change in changes for both in change.items()):
         assert text.count(old) == 1
         text = text.replace(old, new)
     text = text if engine is None else text.split("[engine]", maxsplit=1)[0] + engine
@@ -131,7 +131,7 @@ def test_check_says_what_it_understood(tmp_path, monkeypatch, capsys):
     assert status == 0
     assert "area 15,076 km2" in text
     assert "80 rows of wells.csv, all inside" in text
-    assert "engine        conditional, because the problem file names it" in text
+    assert "engine        laplace(marginal), because the problem file names it" in text
     assert "Nothing to warn of." in text
 
 
@@ -141,7 +141,7 @@ def test_check_prints_one_object_last(folder, monkeypatch, capsys):
     told = json.loads(text.splitlines()[-1])
     assert told["observations"] == 80
     assert told["unknown_numbers"] == 5
-    assert told["engine"] == "nuts"
+    assert told["engine"] == "mcmc"
 
 
 def test_the_lines_of_the_start_page_run(root, fitted, monkeypatch, capsys):
@@ -177,13 +177,13 @@ def test_a_run_folder_holds_all_that_was_used(folder, made):
     places = [header.index(name) for name in ("x_m", "y_m", "head_m")]
     wanted = [[float(row[place]) for place in places] for row in rows]
     assert [[float(cell) for cell in row] for row in kept_rows] == wanted
-    assert "posterior by nuts" in (out / "summary.txt").read_text()
+    assert "posterior by mcmc" in (out / "summary.txt").read_text()
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["seed"] == 3
     assert manifest["versions"]["jax"]
     assert manifest["rows"][0]["unknown"] == "transmissivity (mean over the nodes)"
-    assert manifest["summary"]["engine"] == "nuts"
-    assert manifest["config"]["engine"]["nuts"]["num_samples"] == 8
+    assert manifest["summary"]["engine"] == "mcmc"
+    assert manifest["config"]["engine"]["mcmc"]["num_samples"] == 8
     assert manifest["command"].startswith("riesz fit ")
     archive = next(out.glob("posterior/*.npz"))
     written = {"summary.txt", "draws.npz", "posterior/posterior.json", f"posterior/{archive.name}"}
@@ -195,7 +195,7 @@ def test_a_run_folder_holds_all_that_was_used(folder, made):
 def test_fit_says_which_engine_and_prints_one_object_last(fit_command):
     status, printed, errors = fit_command
     assert not status
-    assert "engine nuts: the problem file names it" in errors
+    assert "engine mcmc: the problem file names it" in errors
     told = json.loads(printed.splitlines()[-1])
     assert told["out"] == "out/aquifer"
     assert told["observations"] == 80
@@ -215,10 +215,10 @@ def written_again(fitted, folder):
         folder,
         dataclasses.replace(fitted.case, path=gone / "problem.toml", prepared=prepared),
         fitted.posterior,
-        Summary("nuts", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
+        Summary("mcmc", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
         fitted.stored,
         misfit=fitted.misfit,
-        choice=Choice(Nuts(), text_note("so")),
+        choice=Choice(pair("mcmc", kernel="nuts"), text_note("so")),
         command="riesz fit",
         seed=3,
         seconds=1.0,
@@ -227,7 +227,7 @@ def written_again(fitted, folder):
 
 def test_a_run_is_the_same_after_writing_it_again(fitted, made, tmp_path):
     again = written_again(fitted, tmp_path / "new" / "run")
-    assert again["engine"] == "nuts"
+    assert again["engine"] == "mcmc"
     for name in ("problem.toml", "observations.csv", "draws.npz", "misfit.json"):
         assert (tmp_path / "new" / "run" / name).read_bytes() == (made / name).read_bytes()
     posterior = read_run(tmp_path / "new" / "run").posterior
@@ -429,7 +429,7 @@ def test_without_rasterio_the_extra_is_named(made, tmp_path, monkeypatch, capsys
     ("words", "message"),
     [
         (["check", "nowhere.toml"], "nowhere.toml cannot be read"),
-        (["fit", "problem.toml", "--out", "run", "--engine", "nut"], "did you mean 'nuts'?"),
+        (["fit", "problem.toml", "--out", "run", "--engine", "mcm"], "did you mean 'mcmc'?"),
         (["fit", "problem.toml", "--out", "run"], "line 2: head_m is 'dry', not a finite number"),
         (["fit", "problem.toml", "--out", "a/b/run"], "line 2: head_m is 'dry', not a finite"),
         (["fit", "problem.toml", "--out", "wells.csv"], "wells.csv is not a folder"),
@@ -470,8 +470,8 @@ def test_a_run_that_is_stopped_while_writing_leaves_nothing(fitted, tmp_path, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr("riesz.case.run.write.write_results", stop)
-    summary = Summary("emulate", ({"unknown": "rim"},), 80, 1.0, 0.95, ())
-    choice = Choice(Emulate(), text_note("so"))
+    summary = Summary("gaussian-vi(surrogate)", ({"unknown": "rim"},), 80, 1.0, 0.95, ())
+    choice = Choice(pair("gaussian-vi(surrogate)"), text_note("so"))
     details = {"choice": choice, "command": "", "seed": 0, "seconds": 1.0}
     with pytest.raises(KeyboardInterrupt):
         write_run(tmp_path / "run", fitted.case, fitted.posterior, summary, None, **details)

@@ -55,7 +55,7 @@ def test_the_file_for_jura_is_understood_at_once(tmp_path):
     numbers = case.check().numbers
     assert numbers["observations"] == 359
     assert 1000 < numbers["nodes"][0] < 4000
-    assert numbers["engine"] == "conditional"
+    assert numbers["engine"] == "laplace(marginal)"
     assert case.notes == ()
     every = [line for line in out.read_text().splitlines() if line and not line.startswith("#")]
     explained = [line for line in every if "#" in line]
@@ -242,8 +242,9 @@ def test_rows_without_a_place_are_left_out_of_the_file_too(tmp_path):
 def test_values_below_a_limit_get_an_engine_that_takes_them(tmp_path):
     path, out = tmp_path / "wells.csv", tmp_path / "problem.toml"
     path.write_text(grid_rows("x,y,value", "0.5,0.5,<0.5"))
-    assert "engine: nuts, for values below a limit" in run("init", path, "--out", out).stdout
-    assert read_problem(out).choice().engine.name == "nuts"
+    assert "engine: mcmc, for values below a limit" in run("init", path, "--out", out).stdout
+    engine = read_problem(out).choice().engine
+    assert (engine.name, engine.method.kernel) == ("mcmc", "nuts")
 
 
 def test_a_median_above_the_limit_of_some_readings_needs_no_other_engine(tmp_path):
@@ -251,8 +252,8 @@ def test_a_median_above_the_limit_of_some_readings_needs_no_other_engine(tmp_pat
     first, *rows = grid_rows("x,y,value", "0,0,<0.5", "0,0,2").splitlines()
     sites = [f"{row},{'-'.join(row.split(',')[:2])}" for row in rows]
     path.write_text("\n".join([f"{first},site", *sites]) + "\n")
-    assert 'name = "conditional"' in starter(path, tmp_path, InitOptions(site="site")).text
-    assert 'name = "conditional"' in starter(path, tmp_path, InitOptions()).text
+    assert 'density = "marginal"' in starter(path, tmp_path, InitOptions(site="site")).text
+    assert 'density = "marginal"' in starter(path, tmp_path, InitOptions()).text
 
 
 @pytest.mark.parametrize(

@@ -16,23 +16,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests import braked, tiny_run_in_time, walk
+from tests.pairs import replace_run
 from tests.small_problem import problem_toml, table, written
 
 import riesz
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import main
-from riesz.engines.nuts.engine import Nuts
 from riesz.io.store.checkpoint import Checkpoint
 from riesz.prediction.drawing import draws_and_course
 
-TRAINED = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4}
 PROBLEM = problem_toml(
-    engine_name="nuts",
+    engine_name="mcmc",
     engine={
-        "nuts": {"num_warmup": 150, "num_samples": 5000, "num_chains": 2},
-        "emulate": TRAINED
-        | {"rounds": 8, "num_bends": 2, "readout_batches": 2, "refining_draws": 16},
-        "relax": TRAINED | {"prior_steps": 2000, "steps": 8000, "block_steps": 100},
+        "mcmc": {"kernel": "nuts", "num_warmup": 150, "num_samples": 5000, "num_chains": 2},
+        "gaussian-vi": {"max_steps": 2000, "tolerance": 1e-4},
     },
 )
 """On 25 nodes, with settings that find little, in a number of blocks."""
@@ -85,7 +82,7 @@ def walking():
         return read[text]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Nuts, "run", walk.walked)
+        replace_run(patch, "mcmc", walk.walked)
         patch.setattr("riesz.case.file.problem.read_problem", read_once)
         patch.setattr(
             "riesz.inference.fit.with_importance_check", lambda found, seed, devices: found
@@ -193,7 +190,7 @@ def test_ctrl_c_keeps_the_last_block_and_says_how_to_go_on(whole, case, monkeypa
     problem = (case / "problem.toml").read_text()
     (case / "problem.toml").write_text(problem.replace("num_samples = 5000", "num_samples = 5001"))
     assert riesz_command(*FIT, "--resume") == 2
-    assert "setting num_samples (saved: 5000; given: 5001)" in capsys.readouterr().err
+    assert "setting mcmc.num_samples (saved: 5000; given: 5001)" in capsys.readouterr().err
     (case / "problem.toml").write_text(problem)
     assert riesz_command(*FIT, "--resume") == 0
     check_same(case / "run", whole)
@@ -210,7 +207,7 @@ def test_ctrl_c_within_a_solve_of_the_host_is_a_stop_as_well(case, monkeypatch, 
         with deadline.enforce("in a solve"):
             jax.block_until_ready(jax.jit(partial(jax.pure_callback, stop, shape))(jnp.ones(2)))
 
-    monkeypatch.setattr(Nuts, "run", run)
+    replace_run(monkeypatch, "mcmc", run)
     assert riesz_command(*FIT) == 130
     assert "stopped; " in capsys.readouterr().err
 
@@ -246,7 +243,7 @@ def test_a_finished_run_is_not_fitted_again(whole, monkeypatch, capsys):
     assert capsys.readouterr().out == "finished already: run\n"
     assert not (whole.parent / "run.unfinished").exists()
     assert riesz_command(*FIT, "--resume", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["engine"] == "nuts"
+    assert json.loads(capsys.readouterr().out)["engine"] == "mcmc"
     assert riesz_command(*FIT, "--resume", "--seed", "1") == 2
     told = (
         "run is a finished run of another fit, which differs in seed (saved: 0; given: 1): choose"
@@ -255,7 +252,7 @@ def test_a_finished_run_is_not_fitted_again(whole, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("engine", "kills"), [("nuts", 14), ("relax", 6)])
+@pytest.mark.parametrize(("engine", "kills"), [("mcmc", 14), ("gaussian-vi", 6)])
 def test_a_real_fit_may_be_killed_at_any_moment(engine, kills, tmp_path, monkeypatch):
     """Every third time anywhere, which may well be before there is a first checkpoint."""
     words = [*FIT, "--engine", engine]
@@ -277,14 +274,17 @@ def test_a_real_fit_may_be_killed_at_any_moment(engine, kills, tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_a_fit_in_time_may_be_killed_as_well(tmp_path, monkeypatch):
-    settings = table("engine.nuts", {"num_warmup": 100, "num_samples": 1500, "num_chains": 1})
+    settings = table(
+        "engine.mcmc",
+        {"kernel": "nuts", "num_warmup": 100, "num_samples": 1500, "num_chains": 1},
+    )
     folders = [tmp_path / name for name in ("whole", "case")]
     for folder in folders:
         folder.mkdir()
         for name, text in tiny_run_in_time.TABLES.items():
             (folder / name).write_text(text)
         written(folder, f"{tiny_run_in_time.PROBLEM}\n{settings}", tiny_run_in_time.READ)
-    words = [*FIT, "--engine", "nuts", "--no-check"]
+    words = [*FIT, "--engine", "mcmc", "--no-check"]
     monkeypatch.chdir(folders[0])
     assert riesz_command(*words) == 0
     monkeypatch.chdir(folders[1])

@@ -8,6 +8,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from scipy import stats
+from tests.pairs import pair
 
 import riesz as rz
 from riesz.comparison.compare import compare
@@ -33,7 +34,7 @@ def fitted():
         initial="start",
         scheme="euler",
     )
-    return rz.fit(problem, rz.Conditional(num_draws=4000), progress=False)
+    return rz.fit(problem, pair("laplace(marginal)", num_draws=4000), progress=False)
 
 
 def left_out_exactly(problem, block):

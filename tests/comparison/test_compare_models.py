@@ -25,10 +25,10 @@ OBSERVED = np.zeros(12)  # log-densities do not ask for it
 
 @lru_cache
 def integrated(noise=NOISE):
-    """As `conditional` leaves it, where nothing but the linear unknowns is unknown."""
+    """As the density `marginal` leaves it, where nothing but the linear unknowns is unknown."""
     problem = dataclasses.replace(linear_problem(), likelihood=rz.Gaussian(noise))
     draws = EmpiricalDraws(jnp.zeros((1, 2, 3)))
-    return Posterior(problem, draws, ExactStates(), {}, "conditional", 0)
+    return Posterior(problem, draws, ExactStates(), {}, "laplace(marginal)", 0)
 
 
 def left_out_exactly(noise, block):

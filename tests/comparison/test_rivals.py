@@ -7,8 +7,8 @@ from scipy import stats
 from riesz.comparison.blocks import spatial_blocks
 from riesz.comparison.results import pair_difference
 from riesz.comparison.rivals import likely_values, rival_models
+from riesz.density.marginal.spread import Spread, sample_hyperparameters
 from riesz.diagnose.held_out import HeldOut
-from riesz.engines.conditional.spread import Spread, sample_hyperparameters
 
 RNG = np.random.default_rng(7)
 POINTS = RNG.uniform(0, 10, (40, 2))

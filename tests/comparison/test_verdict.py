@@ -44,7 +44,7 @@ def test_what_is_said_before_a_fit_is_said_of_its_posterior_to_the_last_digit(pr
     rng = np.random.default_rng(5)
     own = with_values(problem, SENSORS[:, 0] + 0.3 * rng.normal(size=40))
     before = compare_before_fit(own)
-    after = compare(rz.fit(own, "conditional", progress=False))
+    after = compare(rz.fit(own, "laplace(marginal)", progress=False))
     assert before.verdict == after.verdict
     apart = before.difference("equation", KRIGING)
     assert apart == after.difference("model 1", KRIGING, how=BLOCKS)

@@ -109,7 +109,7 @@ def test_the_demo_beats_what_was_published_with_intervals_that_hold(tmp_path):
         *("cadmium.png", "report.html"),
     }
     assert len(stages) == len(set(stages)) == 4
-    assert rz.read_run(tmp_path / "run").posterior.engine == "conditional"
+    assert rz.read_run(tmp_path / "run").posterior.engine == "laplace(marginal)"
 
 
 def test_the_command_leaves_the_agreed_result_file(tmp_path, monkeypatch, capsys):

@@ -6,23 +6,31 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from jaxtyping import Array, Float
 from tests.linear_gaussian import known_posterior, linear_problem
 
-from riesz.density.base import AbstractDensity, hessian_vector_products, linearize_at
+import riesz as rz
 from riesz.density.exact import ExactDensity
-from riesz.density.reduced import ReducedDensity, reduce_over_prior
-from riesz.engines.base import Work
-from riesz.engines.laplace.engine import laplace_approximation
-from riesz.engines.laplace.modes import find_modes
-from riesz.engines.laplace.newton import SearchSettings, find_map
-from riesz.engines.nuts.chains import NutsSettings, all_chains
-from riesz.engines.sample.chains import ChainsState, Plan, run_chains
-from riesz.engines.sample.engine import gaussians_at_modes, init_dispersed, usable_modes
-from riesz.engines.variational.natural import GaussianSteps, fit_gaussian, init
+from riesz.density.reduced_basis import ReducedDensity, reduce_over_prior
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import Dense
+from riesz.method.base import Work
+from riesz.method.gaussian_vi import GaussianSteps, fit_gaussian, init
+from riesz.method.laplace import laplace_approximation
+from riesz.method.mcmc.chains import ChainsState, Plan, run_chains
+from riesz.method.mcmc.mcmc import gaussians_at_modes, init_dispersed, usable_modes
+from riesz.method.mcmc.nuts import NutsSettings, all_chains
+from riesz.method.modes import find_modes
+from riesz.method.newton import SearchSettings, find_map
+from riesz.posterior.density import (
+    AbstractDensity,
+    AbstractGradientDensity,
+    hessian_vector_products,
+    linearize_at,
+)
+from riesz.problem.linearity import linear_parts
 
 
 class Readings(AbstractDensity):
@@ -44,6 +52,13 @@ class Banana(AbstractDensity):
 
     def log_likelihood(self, coordinates):
         return -0.5 * ((coordinates[1] - coordinates[0] ** 2) / 0.3) ** 2
+
+
+class BananaByGradients(AbstractGradientDensity):
+    """The same, as if JAX had no second derivatives of it."""
+
+    def log_likelihood(self, coordinates):
+        return Banana().log_likelihood(coordinates)
 
 
 class TwoModes(AbstractDensity):
@@ -102,6 +117,7 @@ def test_gaussians_of_each_density_of_a_linear_problem_are_its_posterior(name, m
     check_moments(mean, covariance, known_posterior(), 1e-3)
 
 
+@pytest.mark.slow  # quickly, by rz.fit below
 @pytest.mark.parametrize("name", ["exact", "reduced"])
 def test_chains_on_each_density_of_a_linear_problem_sample_its_posterior(name):
     draws = by_mcmc(density_of_problem(name), 3)
@@ -151,6 +167,16 @@ def test_chains_of_both_kernels_follow_a_banana():
         np.testing.assert_allclose(found, banana_moments(), atol=0.15)
 
 
+def test_curvature_by_gradients_is_that_of_second_derivatives():
+    directions = jnp.array([[1.0, 0.0], [0.3, -2.0], [0.0, 0.0]])
+    for place in ([0.0, 0.0], [1.2, -0.7], [-0.5, 2.0]):
+        exact, found = (
+            hessian_vector_products(own, linearize_at(own, jnp.array(place)), directions)
+            for own in (Banana(), BananaByGradients())
+        )
+        np.testing.assert_allclose(found, exact, rtol=0, atol=1e-6)
+
+
 def test_both_of_two_modes_are_found_with_their_weights():
     ends = find_modes(TwoModes(), jnp.full(1, 0.1), 5, jr.key(0))
     places = sorted(float(end.coordinates[0]) for end in ends)
@@ -169,3 +195,117 @@ class Nowhere(AbstractDensity):
 def test_a_start_without_a_density_is_refused():
     with pytest.raises(RieszError, match="not finite where the search starts"):
         find_map(Nowhere(), SearchSettings(), jnp.zeros(1))
+
+
+NOISE = 0.25
+
+
+@lru_cache
+def sources():
+    """Strengths of three sources on nested meshes. The noise reads one of them, of which it would
+    only depend where nobody goes: that one is not integrated out, and the posterior is normal.
+    """
+    rng = np.random.default_rng(3)
+    points = rng.uniform(0.1, 0.9, (8, 2))
+
+    def strength(x, z):
+        return 10 * (z["w"][0] + 2 * z["w"][1] * jnp.cos(jnp.pi * x[0]))
+
+    def other(x, z):
+        return 10 * z["s"] * jnp.cos(jnp.pi * x[1])
+
+    def posed(values):
+        return rz.inverse_problem(
+            rz.hierarchy(rz.rectangle((4, 4)), 2),
+            rz.diffusion(1.0) - rz.source(strength) - rz.source(other),
+            latents={"w": dist.Normal(0.5 * jnp.ones(2), 1.5), "s": dist.Normal(0.0, 1.0)},
+            observations=rz.observations(points, values),
+            likelihood=rz.Gaussian(lambda z: jnp.maximum(NOISE, z["s"] - 100.0)),
+            dirichlet={"left": 0.0, "right": 1.0},
+        )
+
+    empty = posed(np.zeros(8))
+    clean = empty.operator @ empty.state(jnp.array([0.8, -0.6, 0.4]))
+    return posed(np.asarray(clean) + NOISE * rng.normal(size=8))
+
+
+@lru_cache
+def posterior_of_sources():
+    """Mean and covariance by the formulas of linear regression."""
+    problem = sources()
+    places = jnp.concatenate([jnp.zeros((1, 3)), jnp.eye(3)])
+    seen = np.asarray(jax.lax.map(lambda at: problem.operator @ problem.state(at), places))
+    matrix = (seen[1:] - seen[:1]).T / NOISE
+    covariance = np.linalg.inv(np.eye(3) + matrix.T @ matrix)
+    return covariance @ matrix.T @ (np.asarray(problem.observed) - seen[0]) / NOISE, covariance
+
+
+METHODS = {
+    "laplace": (rz.Laplace, {}),
+    "gaussian-vi": (rz.GaussianVI, {"num_draws": 16, "num_curved": 2}),
+    "hmc": (rz.MCMC, {"num_warmup": 60, "num_searches": 2}),
+    "nuts": (rz.MCMC, {"kernel": "nuts", "num_warmup": 150}),
+}
+SMALL = {"features": 64, "num_patches": 2, "readout_batches": 20, "refining_draws": 64}
+DENSITIES = {
+    "exact": (rz.Exact, {"linear_solver": Dense()}),
+    "reduced-basis": (rz.ReducedBasis, {"num_snapshots": 40, "linear_solver": Dense()}),
+    "surrogate": (rz.Surrogate, SMALL | {"tries_states": False}),
+    "relaxed": (rz.Relaxed, {"epsilon_rel": 0.01}),
+    "marginal": (rz.Marginal, {"num_draws": 40_000, "num_values": 1000}),
+}
+
+
+def check_pair(method, density, tolerance, num_samples=400):
+    """Where draws of chains are weighed by exact solves, all of them are."""
+    (kind, settings), (where, how) = METHODS[method], DENSITIES[density]
+    if kind is rz.MCMC:
+        settings = settings | {"num_samples": num_samples}
+    elif kind is rz.GaussianVI and where is rz.Surrogate:
+        settings = {}  # its rounds have settings of their own
+    if where in (rz.ReducedBasis, rz.Surrogate):
+        how = how | {"num_exact": 4 * num_samples}
+    own = {"density": where(**how), "seed": 1, "check": False, "progress": False}
+    posterior = rz.fit(sources(), kind(**settings), **own)
+    name = method if method in ("laplace", "gaussian-vi") else "mcmc"
+    assert posterior.engine == (name if density == "exact" else f"{name}({density})")
+    found = posterior.coordinate_mean(), posterior.coordinate_covariance()
+    check_moments(*map(np.asarray, found), posterior_of_sources(), tolerance)
+
+
+def test_one_unknown_of_the_sources_is_not_integrated_out():
+    names = sources().latents.coordinate_names()
+    assert [names[i] for i in np.asarray(linear_parts(sources()).others)] == ["s"]
+
+
+SLOW = {
+    ("gaussian-vi", "marginal"),
+    ("hmc", "exact"),  # quickly, in tests of each kernel
+    ("nuts", "exact"),
+    ("hmc", "relaxed"),
+    ("hmc", "marginal"),
+}
+
+
+def marked(pairs):
+    return [pytest.param(*one, marks=[pytest.mark.slow] * (one in SLOW)) for one in pairs]
+
+
+GAUSSIANS = [(method, density) for density in DENSITIES for method in ("laplace", "gaussian-vi")]
+CHAINS = [("hmc", density) for density in DENSITIES] + [("nuts", "exact"), ("nuts", "marginal")]
+
+
+@pytest.mark.parametrize(("method", "density"), marked(GAUSSIANS))
+def test_gaussians_on_all_densities_are_the_posterior(method, density):
+    check_pair(method, density, 0.05 if density == "surrogate" else 0.02)
+
+
+@pytest.mark.parametrize(("method", "density"), marked(CHAINS))
+def test_chains_on_all_densities_sample_the_posterior(method, density):
+    check_pair(method, density, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "density"), CHAINS)
+def test_long_chains_on_all_densities_sample_the_posterior(method, density):
+    check_pair(method, density, 0.05, num_samples=2500)

@@ -12,19 +12,27 @@ import warnings
 import jax
 import numpy as np
 import numpyro.distributions as dist
+from tests.pairs import pair
 
 import riesz as rz
 
+CHAINS = {"num_warmup": 15, "num_samples": 15, "num_chains": 3}
 ENGINES = {
-    "Laplace": rz.Laplace(),
-    "Nuts": rz.Nuts(num_warmup=15, num_samples=15, num_chains=3),
-    "Sample": rz.Sample(num_warmup=15, num_samples=15, num_chains=3, num_searches=2),
-    "Emulate": rz.Emulate(
-        features=24, num_bends=4, num_patches=2, patch_nodes=16,
-        readout_batches=10, refining_draws=128, rounds=12,
+    "laplace": pair("laplace"),
+    "nuts": pair("mcmc", kernel="nuts", **CHAINS),
+    "mcmc": pair("mcmc", num_searches=2, **CHAINS),
+    "surrogate": pair(
+        "gaussian-vi(surrogate)",
+        features=24,
+        num_bends=4,
+        num_patches=2,
+        patch_nodes=16,
+        readout_batches=10,
+        refining_draws=128,
+        rounds=12,
     ),
-    "Relax": rz.Relax(prior_steps=20, steps=20, block_steps=20, polishing_draws=10),
-}  # fmt: skip
+    "relaxed": pair("gaussian-vi(relaxed)", max_steps=5, num_draws=10),
+}
 
 
 def transport() -> rz.InverseProblem:

@@ -51,10 +51,10 @@ def test_rows_that_fill_up_are_dropped_and_do_not_count():
 
 
 def test_two_processes_give_the_posterior_of_one():
-    address, words = free_address(), ("--engines", "Laplace", "--devices")
+    address, words = free_address(), ("--engines", "laplace", "--devices")
     first = started("fits.py", *words, "all", 0, "--joined", address, 0)
     second = started("fits.py", *words, "all", "--joined", address, 1)
-    one, other = (answer(process)["Laplace"] for process in (first, second))
+    one, other = (answer(process)["laplace"] for process in (first, second))
     for together in (one["all"], other["all"]):
         np.testing.assert_allclose(together, one["0"], rtol=0, atol=SAME)
 
@@ -95,7 +95,7 @@ def test_two_commands_make_the_run_of_one(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["Laplace", "Nuts", "Sample", "Emulate", "Relax"])
+@pytest.mark.parametrize("engine", ["laplace", "nuts", "mcmc", "surrogate", "relaxed"])
 def test_every_number_of_devices_gives_the_same_posterior(engine):
     words = ("--engines", engine, "--check", "--devices", 0, 1, 2, 4, 8)
     found = answer(started("fits.py", *words, num_devices=8))[engine]

@@ -31,7 +31,7 @@ def posterior_of(*, shift=0.0, scale=1.0) -> Posterior:
     factor = np.linalg.cholesky(np.asarray(covariance))
     moved = np.asarray(mean) + shift * np.sqrt(np.diag(covariance)) * np.eye(len(mean))[0]
     family = full_rank_of(jnp.asarray(moved), jnp.asarray(scale * factor))
-    return Posterior(linear_problem(), family, ExactStates(), engine="emulate")
+    return Posterior(linear_problem(), family, ExactStates(), engine="gaussian-vi(surrogate)")
 
 
 def codes(notes):
@@ -151,7 +151,7 @@ def test_more_draws_are_weighed_until_they_are_worth_enough_or_the_time_is_over(
 
 def test_draws_have_no_density_to_weigh():
     sampler = dataclasses.replace(
-        posterior_of(), distribution=EmpiricalDraws(jnp.zeros((1, 4, 3))), engine="nuts"
+        posterior_of(), distribution=EmpiricalDraws(jnp.zeros((1, 4, 3))), engine="mcmc"
     )
     with pytest.raises(RieszError, match="draws that have no density to weigh"):
         importance_check(sampler)

@@ -44,7 +44,7 @@ def checked(problem, exact, seed, *, shift=0.0, scale=1.0):
     factor = np.linalg.cholesky((exact.weights[:, None] * offsets).T @ offsets)
     mean = exact.mean + shift * exact.sd * np.eye(2)[0]
     family = full_rank_of(jnp.asarray(mean), jnp.asarray(scale * factor))
-    posterior = Posterior(problem, family, ExactStates(), engine="emulate")
+    posterior = Posterior(problem, family, ExactStates(), engine="gaussian-vi(surrogate)")
     return importance_check(posterior, num_draws=NUM_DRAWS, seed=seed)
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
+from tests.pairs import pair
 
 import riesz as rz
 from riesz.diagnose.arviz import arviz
@@ -39,7 +40,7 @@ def posed(noise):
 
 @lru_cache
 def fitted(noise):
-    return rz.fit(posed(noise), rz.Conditional(num_draws=4000), seed=0, progress=False)
+    return rz.fit(posed(noise), pair("laplace(marginal)", num_draws=4000), seed=0, progress=False)
 
 
 @pytest.mark.parametrize("noise", ["independent", pytest.param("shared", marks=pytest.mark.slow)])

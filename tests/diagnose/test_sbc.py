@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 import riesz as rz
+from riesz.amortise.simulate import PriorSurrogate
+from riesz.density.surrogate.start import initial_surrogate
 from riesz.diagnose.simulation import sbc
-from riesz.engines.amortise.simulate import PriorSurrogate
-from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.refinement import hierarchy

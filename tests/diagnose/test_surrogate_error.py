@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.linear_gaussian import exact_posterior, linear_problem
 
+from riesz.density.surrogate.start import initial_surrogate
 from riesz.diagnose.importance import surrogate_error, with_surrogate_error
 from riesz.diagnose.summary import summary
-from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior, SurrogateStates
@@ -20,7 +20,10 @@ def untrained():
     problem = linear_problem()
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
     return Posterior(
-        problem, full_rank(3, jnp.float64), SurrogateStates(surrogate), engine="emulate"
+        problem,
+        full_rank(3, jnp.float64),
+        SurrogateStates(surrogate),
+        engine="gaussian-vi(surrogate)",
     )
 
 

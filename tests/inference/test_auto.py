@@ -7,18 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests.pairs import pair, replace_run
 
-from riesz.engines.checkpoint import AbstractCheckpoint
-from riesz.engines.laplace.engine import Laplace
-from riesz.engines.nuts.engine import Nuts
-from riesz.engines.sample.engine import Sample
-from riesz.engines.variational.engine import Variational
 from riesz.errors import EngineError, OutOfTimeError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.inference import fit as door
 from riesz.inference.fit import Inadequacy, choose_engine, find_inadequacy, fit
 from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
+from riesz.method.checkpoint import AbstractCheckpoint
 from riesz.notes import Note, Severity, doubts, text_note
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
@@ -52,25 +49,25 @@ def small():
 def test_the_curvature_at_the_mode_comes_first_and_sampling_last(small):
     choice = choose_engine(small)
     assert choice.engine.name == "laplace"
-    assert [one.name for one in choice.then] == ["variational", "sample"]
+    assert [one.name for one in choice.then] == ["gaussian-vi", "mcmc"]
     assert choice.why == Note("normal_first", size=2)
 
 
 def test_single_precision_is_emulated():
     rough = problem_on(hierarchy(rectangle((2, 2)), 2), 1.0, dtype=jnp.float32)
-    assert choose_engine(rough).engine.name == "emulate"
+    assert choose_engine(rough).engine.name == "gaussian-vi(surrogate)"
     assert choose_engine(rough).why == Note("float32")
 
 
 def test_unknowns_are_integrated_out_where_none_or_few_are_left():
     alone = choose_engine(problem_on(rectangle((4, 4)), 1.0))
-    assert alone.engine.name == "conditional"
+    assert alone.engine.name == "laplace(marginal)"
     assert alone.why == Note("all_linear", size=1)
     field = GP(Matern52(0.4, 2.0), 12, learned=LearnedScales(), at_nodes=True)
     choice = choose_engine(problem_on(rectangle((4, 4)), 1.0, f=field))
-    assert choice.engine.name == "conditional"
+    assert choice.engine.name == "laplace(marginal)"
     assert choice.why == Note("few_left", left=2, size=14)
-    assert [one.name for one in choice.then] == ["sample"]
+    assert [one.name for one in choice.then] == ["mcmc"]
 
 
 def ending(name, history=None, note=None):
@@ -103,13 +100,13 @@ def passed(last, **lacks):
 @pytest.fixture
 def begun(monkeypatch):
     """`auto` whose first engine leaves chains that disagree, and whose second fails."""
-    monkeypatch.setattr(Laplace, "run", ending("laplace", {"r_hat": jnp.array([APART, 1.0])}))
-    failing = ending("variational", note=EngineError("no q."))
-    monkeypatch.setattr(Variational, "run", failing)
+    replace_run(monkeypatch, "laplace", ending("laplace", {"r_hat": jnp.array([APART, 1.0])}))
+    failing = ending("gaussian-vi", note=EngineError("no q."))
+    replace_run(monkeypatch, "gaussian-vi", failing)
 
 
 def test_an_engine_whose_posterior_will_do_is_the_last(small, monkeypatch):
-    monkeypatch.setattr(Laplace, "run", ending("laplace", note="slow"))
+    replace_run(monkeypatch, "laplace", ending("laplace", note="slow"))
     with pytest.warns(UserWarning, match="^laplace: slow$") as told:
         posterior = fit(small, seed=3, progress=False)
     assert len(told) == 1  # each note is warned of once
@@ -124,38 +121,38 @@ def test_auto_climbs_where_a_posterior_will_not_do(small, begun, monkeypatch):
     seen = []
 
     def run(self, problem, **how):
-        seen.append(self.start)
-        return ending("sample")(self, problem, **how)
+        seen.append(self.method.start)
+        return ending("mcmc")(self, problem, **how)
 
-    monkeypatch.setattr(Sample, "run", run)
+    replace_run(monkeypatch, "mcmc", run)
     posterior = fit(small, progress=False)
-    assert posterior.engine == "sample"
+    assert posterior.engine == "mcmc"
     assert isinstance(seen[0], Posterior)  # from where laplace ended
-    lacks = {"laplace": R_HAT, "variational": Note("engine_failed", error="no q.")}
-    assert posterior.notes[1:] == passed("sample", **lacks)
+    lacks = {"laplace": R_HAT, "gaussian-vi": Note("engine_failed", error="no q.")}
+    assert posterior.notes[1:] == passed("mcmc", **lacks)
     assert doubts(posterior.notes) == ()
 
 
 def test_where_there_are_other_peaks_normal_distributions_are_passed_over(small, monkeypatch):
-    monkeypatch.setattr(Laplace, "run", ending("laplace"))
-    monkeypatch.setattr(Sample, "run", ending("sample"))
+    replace_run(monkeypatch, "laplace", ending("laplace"))
+    replace_run(monkeypatch, "mcmc", ending("mcmc"))
     two = Note("separate_modes", count=2)
     lacks = iter([Inadequacy(two, is_multimodal=True), None])
     monkeypatch.setattr(door, "find_inadequacy", lambda *_: next(lacks))
     notes = fit(small, progress=False).notes
-    assert notes[1:] == passed("sample", laplace=two)
+    assert notes[1:] == passed("mcmc", laplace=two)
 
 
 def test_an_engine_on_a_lower_peak_starts_again_from_the_higher_one(small, monkeypatch):
     starts = []
 
     def run(self, problem, *, checkpoint, **how):
-        starts.append(self.start)
+        starts.append(self.method.start)
         assert checkpoint.restore("mode") is None
         checkpoint.keep("mode", {})
         return ending("laplace")(self, problem, checkpoint=checkpoint, **how)
 
-    monkeypatch.setattr(Laplace, "run", run)
+    replace_run(monkeypatch, "laplace", run)
     place = jnp.array([1.0, 2.0])
     higher = Note("higher_mode", log_ratio=12.0)
     lacks = iter([Inadequacy(higher, higher_mode=place), None])
@@ -214,24 +211,24 @@ def test_a_peak_that_is_lower_than_another_will_not_do():
 
 
 def test_what_is_left_is_told_where_nothing_will_do(small, begun, monkeypatch):
-    monkeypatch.setattr(Sample, "run", ending("sample", {"r_hat": jnp.array([ALMOST, 1.0])}))
+    replace_run(monkeypatch, "mcmc", ending("mcmc", {"r_hat": jnp.array([ALMOST, 1.0])}))
     notes = fit(small, progress=False).notes
-    assert notes[-1] == inadequate("sample", Note("r_hat_high", value=ALMOST))
+    assert notes[-1] == inadequate("mcmc", Note("r_hat_high", value=ALMOST))
     assert doubts(notes) == notes[1:]
 
 
 def test_an_engine_that_fails_is_passed_over_and_what_was_found_kept(small, begun, monkeypatch):
-    monkeypatch.setattr(Sample, "run", ending("sample", note=OutOfTimeError("over in no time.")))
+    replace_run(monkeypatch, "mcmc", ending("mcmc", note=OutOfTimeError("over in no time.")))
     posterior = fit(small, progress=False)
     assert posterior.engine == "laplace"
     over = Note("engine_failed", error="over in no time.")
-    assert posterior.notes[-1] == inadequate("sample", over)
-    monkeypatch.setattr(Laplace, "run", ending("laplace", note=RieszError("bends upwards.")))
-    monkeypatch.setattr(Sample, "run", ending("sample"))
+    assert posterior.notes[-1] == inadequate("mcmc", over)
+    replace_run(monkeypatch, "laplace", ending("laplace", note=RieszError("bends upwards.")))
+    replace_run(monkeypatch, "mcmc", ending("mcmc"))
     posterior = fit(small, progress=False)
-    errors = {"laplace": "bends upwards.", "variational": "no q."}
+    errors = {"laplace": "bends upwards.", "gaussian-vi": "no q."}
     lacks = {engine: Note("engine_failed", error=one) for engine, one in errors.items()}
-    assert posterior.notes[1:] == passed("sample", **lacks)
+    assert posterior.notes[1:] == passed("mcmc", **lacks)
 
 
 def test_a_look_that_fails_does_not_cost_the_posterior(small, begun, monkeypatch):
@@ -239,7 +236,7 @@ def test_a_look_that_fails_does_not_cost_the_posterior(small, begun, monkeypatch
         raise np.linalg.LinAlgError("no peak.")
 
     monkeypatch.setattr(door, "find_inadequacy", failing)
-    monkeypatch.setattr(Sample, "run", ending("sample", note=OutOfTimeError("over in no time.")))
+    replace_run(monkeypatch, "mcmc", ending("mcmc", note=OutOfTimeError("over in no time.")))
     posterior = fit(small, progress=False)
     assert posterior.engine == "laplace"
     assert posterior.notes[1] == inadequate("laplace", Note("adequacy_unknown", error="no peak."))
@@ -250,15 +247,15 @@ def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypa
     monkeypatch.setattr("riesz.deadline.perf_counter", lambda: next(clock))
     posterior = fit(small, progress=False, time_limit=0.5)
     assert posterior.engine == "laplace"
-    assert posterior.notes[-1] == Note("time_before_engine", engine="variational")
+    assert posterior.notes[-1] == Note("time_before_engine", engine="gaussian-vi")
 
 
 def test_an_engine_that_takes_longer_than_there_is_time_is_left_out(small, begun, monkeypatch):
-    monkeypatch.setattr(Sample, "run", ending("sample"))
+    replace_run(monkeypatch, "mcmc", ending("mcmc"))
     monkeypatch.setattr(door, "engine_seconds", lambda *_: 100.0)
     notes = fit(small, progress=False, time_limit=50.0).notes
-    left_out = Note("engine_left_out", Severity.INFO, engine="variational")
-    assert notes[-2:] == (left_out, Note("engine_adequate", engine="sample"))
+    left_out = Note("engine_left_out", Severity.INFO, engine="gaussian-vi")
+    assert notes[-2:] == (left_out, Note("engine_adequate", engine="mcmc"))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +263,7 @@ def test_an_engine_that_takes_longer_than_there_is_time_is_left_out(small, begun
     [
         ("auto", 0.0, "time_limit is 0.0: give seconds"),
         ("auto", math.nan, "time_limit is nan: give seconds"),
-        (Nuts(), -1.0, "time_limit is -1.0: give seconds"),
+        (pair("mcmc", kernel="nuts"), -1.0, "time_limit is -1.0: give seconds"),
     ],
 )
 def test_a_time_that_means_nothing_is_refused(small, engine, limit, message):

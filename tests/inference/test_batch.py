@@ -14,9 +14,9 @@ import numpyro.distributions as dist
 import pytest
 from tests.source_strengths import NOISE, POINTS, response, without_data
 
-from riesz.density.reduced import reduce_over_prior
-from riesz.engines.amortise.exact import exact_predictions, predict_exactly
-from riesz.engines.amortise.parts import map_data_sets
+from riesz.amortise.exact import exact_predictions, predict_exactly
+from riesz.amortise.parts import map_data_sets
+from riesz.density.reduced_basis import reduce_over_prior
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, source

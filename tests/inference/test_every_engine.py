@@ -9,11 +9,14 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.pairs import pair
 
-from riesz.engines.table import ENGINES, engine_of
+from riesz.amortise.engine import Amortise
+from riesz.density.engine import Engine
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.inference.fit import fit
+from riesz.inference.table import DENSITIES, METHODS
 from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
@@ -23,17 +26,23 @@ from riesz.priors.kernels import Matern32
 from riesz.problem.posing import inverse_problem
 
 TERMS, SENSORS = 64, 100
-TRAINED = {"width": 8, "features": 8}
+CHAINS = {"num_warmup": 5, "num_samples": 5, "num_chains": 2}
 SHORT = {
-    "emulate": {"rounds": 2},
-    "relax": TRAINED | {"prior_steps": 20, "steps": 40, "polishing_rounds": 1},
-    "laplace": {"max_steps": 20},
-    "variational": {"max_steps": 2},
-    "conditional": {},
-    "nuts": {"num_warmup": 5, "num_samples": 5, "num_chains": 2, "max_tree_depth": 3},
-    "sample": {"num_warmup": 5, "num_samples": 5, "num_chains": 2, "num_searches": 1},
-    "reduced": {"num_snapshots": 40, "num_warmup": 5, "num_samples": 5, "num_searches": 1},
-    "amortise": TRAINED | {"steps": 20, "readout_batches": 2},
+    "gaussian-vi(surrogate)": pair("gaussian-vi(surrogate)", rounds=2),
+    "gaussian-vi(relaxed)": pair("gaussian-vi(relaxed)", max_steps=2),
+    "laplace": pair("laplace", max_steps=20),
+    "gaussian-vi": pair("gaussian-vi", max_steps=2),
+    "laplace(marginal)": pair("laplace(marginal)"),
+    "nuts": pair("mcmc", kernel="nuts", max_tree_depth=3, **CHAINS),
+    "mcmc": pair("mcmc", num_searches=1, **CHAINS),
+    "mcmc(reduced-basis)": pair(
+        "mcmc(reduced-basis)",
+        num_snapshots=40,
+        num_warmup=5,
+        num_samples=5,
+        num_searches=1,
+    ),
+    "amortise": Amortise(width=8, features=8, steps=20, readout_batches=2),
 }
 
 
@@ -59,15 +68,17 @@ def posed(seed: int):
     return with_data(clean + noise_sd * rng.normal(size=SENSORS), noise_sd)
 
 
-def test_all_engines_are_tried():
-    assert set(SHORT) == set(ENGINES)
+def test_all_methods_and_densities_are_tried():
+    pairs = [one for one in SHORT.values() if isinstance(one, Engine)]
+    assert {one.method.name for one in pairs} | {Amortise.name} == set(METHODS)
+    assert {one.density.name for one in pairs} == set(DENSITIES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", SHORT)
 def test_an_engine_ends_with_numbers_or_a_plain_word(engine):
     for seed in range(10):
-        assert ends_well(posed(seed), engine_of(engine, SHORT[engine])), seed
+        assert ends_well(posed(seed), SHORT[engine]), seed
 
 
 def ends_well(problem, engine) -> bool:

@@ -18,6 +18,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
+from tests.pairs import pair
 
 import riesz as rz
 from riesz.problem.posing import inverse_problem
@@ -375,12 +376,14 @@ def check_moments(posterior, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ALONE if KINDS[name].nearly_normal])
 def test_laplace_agrees_with_quadrature(name):
-    check_moments(rz.Laplace().run(problem_of(name)), name)
+    check_moments(pair("laplace").run(problem_of(name)), name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALONE)
 def test_nuts_agrees_with_quadrature(name):
-    start = rz.Laplace() if KINDS[name].nearly_normal else None
-    engine = rz.Nuts(num_samples=6000, num_chains=2, linear_solver="dense", start=start)
+    start = pair("laplace") if KINDS[name].nearly_normal else None
+    engine = pair(
+        "mcmc", kernel="nuts", num_samples=6000, num_chains=2, linear_solver="dense", start=start
+    )
     check_moments(engine.run(problem_of(name)), name)

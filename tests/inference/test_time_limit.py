@@ -6,13 +6,14 @@ from threading import Lock
 
 import numpyro.distributions as dist
 import pytest
+from tests.pairs import pair
 
 import riesz as rz
 from riesz.deadline import Deadline, check_clock
-from riesz.engines import training
-from riesz.engines.emulate import rounds
+from riesz.density.surrogate import rounds
 from riesz.errors import OutOfTimeError
 from riesz.fem.linear import host_lu
+from riesz.method import training
 
 OBSERVED = rz.observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])
 
@@ -54,7 +55,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for module in ("riesz.deadline", "riesz.engines.training", "riesz.engines.emulate.rounds"):
+    for module in ("riesz.deadline", "riesz.method.training", "riesz.density.surrogate.rounds"):
         monkeypatch.setattr(f"{module}.perf_counter", clock)
     monkeypatch.setattr(host_lu, "solve_batch", clock.slowed(host_lu.solve_batch))
     return clock
@@ -78,16 +79,25 @@ def ended(problem, engine, limit, clock):
 QUICK = [
     ("laplace", 12.0, "before laplace had a posterior|mode ended out of time|not be checked"),
     ("laplace", 100.0, "q could not be checked: the time was over before the end of the check"),
-    ("auto", 6.0, r"the time was over (in the search for the mode|before \w+ had a posterior)"),
-    ("auto", 150.0, "auto took laplace first.*the time was over before variational"),
+    ("auto", 6.0, r"the time was over (in the search for the mode|before [\w-]+ had a posterior)"),
+    ("auto", 150.0, "auto took laplace first.*the time was over before gaussian-vi"),
 ]
 SLOW = [
-    ("variational", 100.0, "before variational had a posterior|first step of q"),
-    ("variational", 1000.0, "and the time was over"),
-    ("sample", 20.0, "before sample had a posterior|in the warm-up"),
-    ("sample", 2000.0, "in the warm-up, too early for a posterior"),
-    ("nuts", 200.0, "the time was over before nuts had a posterior: allow more"),
-    ("reduced", 200.0, "the time was over before reduced had a posterior"),
+    ("gaussian-vi", 100.0, "before gaussian-vi had a posterior|first step of q"),
+    ("gaussian-vi", 1000.0, "and the time was over"),
+    ("mcmc", 20.0, "before mcmc had a posterior|in the warm-up"),
+    ("mcmc", 2000.0, "in the warm-up, too early for a posterior"),
+    (rz.MCMC(kernel="nuts"), 200.0, "the time was over before mcmc had a posterior: allow more"),
+    (
+        "mcmc(reduced-basis)",
+        200.0,
+        r"was over before mcmc\(reduced-basis\) had a posterior",
+    ),
+    (
+        "gaussian-vi(relaxed)",
+        100.0,
+        r"before gaussian-vi\(relaxed\) had|first step of q",
+    ),
     ("auto", 1500.0, "the time was over"),
 ]
 
@@ -101,33 +111,21 @@ def test_a_slow_solve_does_not_outrun_the_limit(small, clock, engine, limit, wor
 
 
 @pytest.mark.parametrize(("limit", "words"), [(30.0, "too narrow"), (4.0, "the time was over")])
-def test_what_conditional_has_at_its_mode_is_marked_as_too_narrow(clock, limit, words):
-    assert words in ended(posed("a", a=dist.LogNormal(0.0, 1.0)), "conditional", limit, clock)
+def test_what_marginal_has_at_its_mode_is_marked_as_too_narrow(clock, limit, words):
+    assert words in ended(posed("a", a=dist.LogNormal(0.0, 1.0)), "laplace(marginal)", limit, clock)
 
 
 def test_surrogates_are_not_fitted_longer_than_there_is_time(small, clock, monkeypatch):
     monkeypatch.setattr(rounds, "fit_around", clock.slowed(rounds.fit_around, 10.0))
-    engine = rz.Emulate(tries_states=False, readout_batches=4)
+    engine = pair("gaussian-vi(surrogate)", tries_states=False, readout_batches=4)
     assert "the time was over after 1 rounds" in ended(small, engine, 15.0, clock)
 
 
-SMALL = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4, "block_steps": 5}
-TRAINED = {
-    "relax": rz.Relax(**SMALL, prior_steps=20, steps=100),
-    "amortise": rz.Amortise(**SMALL, steps=100, num_data=8, num_proposals=3, num_examples=20),
-}
-
-
-@pytest.mark.parametrize("engine", [pytest.param("relax", marks=pytest.mark.slow), "amortise"])
-def test_training_ends_at_the_block_for_which_there_is_no_time(small, clock, monkeypatch, engine):
+def test_training_ends_at_the_block_for_which_there_is_no_time(small, clock, monkeypatch):
     monkeypatch.setattr(training, "run_block", clock.slowed(training.run_block, 7.0))
-    assert f"before {engine} had a posterior" in ended(small, TRAINED[engine], 60.0, clock)
-
-
-@pytest.mark.slow
-def test_what_follows_training_is_within_the_limit_too(small, clock):
-    """Draws of relax are polished by solves, each of which takes a second here."""
-    assert "before relax had a posterior" in ended(small, TRAINED["relax"], 100.0, clock)
+    sizes = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4, "block_steps": 5}
+    engine = rz.Amortise(**sizes, steps=100, num_data=8, num_proposals=3, num_examples=20)
+    assert "before amortise had a posterior" in ended(small, engine, 60.0, clock)
 
 
 def test_a_limit_within_a_limit_ends_what_is_inside():

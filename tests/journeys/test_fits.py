@@ -90,8 +90,9 @@ prior = "lognormal"
 median = 1.0
 log_sd = 0.5
 [engine]
-name = "nuts"
-[engine.nuts]
+name = "mcmc"
+[engine.mcmc]
+kernel = "nuts"
 num_warmup = 100
 num_samples = 600
 num_chains = 2

@@ -51,7 +51,7 @@ def test_problems_in_memory_are_fitted_here_and_an_error_is_in_its_place(sites):
     cases = [rz.read_problem(sites / f"site{k}" / "problem.toml") for k in range(2)]
     with warnings.catch_warnings(action="ignore"):
         found = fit_many([cases[0], cases[1].problem], "laplace", check=False, progress=False)
-        other = fit_many([cases[0]], "emulate", time_limit=1.0, progress=False)
+        other = fit_many([cases[0]], "gaussian-vi(surrogate)", time_limit=1.0, progress=False)
     assert [one.engine for one in found] == ["laplace", "laplace"]
     assert not np.array_equal(*(one.distribution.mean for one in found))
     assert isinstance(other[0], RieszError)

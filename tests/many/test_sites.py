@@ -76,7 +76,7 @@ def test_a_digest_changes_with_every_file_and_setting_and_a_group_only_with_size
     assert len({one.digest for one in sites.values()}) == 4
     assert sites["a"].group == sites["b"].group
     assert len({one.group for one in sites.values()}) == 3
-    other = found(tmp_path / "sites", tmp_path, FitSettings("conditional"))
+    other = found(tmp_path / "sites", tmp_path, FitSettings("laplace(marginal)"))
     assert other["a"].digest != sites["a"].digest
     assert other["a"].quickly
     assert not sites["a"].quickly

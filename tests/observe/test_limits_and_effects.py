@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import norm
 
 import riesz as rz
-from riesz.engines.conditional.engine import MarginalDensity
-from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import SteadyPoints
+from riesz.density.marginal.linear import linear_system
+from riesz.density.marginal.marginal import MarginalDensity
+from riesz.density.marginal.points import SteadyPoints
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.inference.fit import choose_engine

@@ -5,11 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests.pairs import pair
 
 import riesz as rz
-from riesz.engines.conditional.engine import Conditional
-from riesz.engines.emulate.engine import Emulate
-from riesz.engines.relax.engine import Relax
 from riesz.errors import MeshError, RieszError
 from riesz.inference.fit import choose_engine
 
@@ -83,7 +81,11 @@ def test_sensors_stand_in_the_middle_of_what_they_see(linear, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [Conditional(num_draws=4000), Emulate()], ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    "engine",
+    [pair("laplace(marginal)", num_draws=4000), pair("gaussian-vi(surrogate)")],
+    ids=lambda e: e.name,
+)
 def test_engines_for_values_take_rows_of_an_operator(engine):
     """Against the closed form of linear regression, from responses to each unknown."""
     averages = rz.observations(rz.observe.AverageOver([SQUARE, SQUARE[:3]]), [0.0, 0.0])
@@ -121,8 +123,12 @@ def for_few():
 
 def test_engines_say_beforehand_what_they_cannot_take(for_few):
     for message, problem in for_few.items():
-        for engine in (Conditional(), Emulate(), Relax()):
-            match = f"{engine.name} .*{message}.*: use laplace or nuts"
+        for engine in (
+            pair("laplace(marginal)"),
+            pair("gaussian-vi(surrogate)"),
+            pair("gaussian-vi(relaxed)"),
+        ):
+            match = f"{engine.density.name} .*{message}.*: use the density exact"
             with pytest.raises(RieszError, match=match):
                 engine.check(problem)
         assert choose_engine(problem).engine.name == "laplace"

@@ -52,8 +52,9 @@ def test_a_problem_put_together_inside_jit_is_refused_with_advice():
         jax.jit(solved)(1.0)
 
 
-def test_help_shows_kinds_of_settings_and_editors_the_names_of_engines():
-    shown = str(inspect.signature(rz.Nuts))
+def test_help_shows_kinds_of_settings_and_editors_the_names_of_methods():
+    shown = str(inspect.signature(rz.MCMC))
     assert "num_chains: int = 4" in shown
     assert "Validator" not in shown
-    assert "'conditional'" in str(inspect.signature(fit).parameters["engine"])
+    assert "'gaussian-vi'" in str(inspect.signature(fit).parameters["method"])
+    assert "'marginal'" in str(inspect.signature(fit).parameters["density"])

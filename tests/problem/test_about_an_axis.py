@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests.pairs import pair
 
 import riesz as rz
 from riesz.errors import RieszError
@@ -48,11 +49,11 @@ def test_the_state_is_thiems_cone_and_its_average_is_over_the_disc(problem):
 
 @pytest.mark.slow
 def test_a_transmissivity_is_found_from_the_cone(problem):
-    posterior = rz.fit(problem, rz.Laplace(), seed=0, check=False)
+    posterior = rz.fit(problem, pair("laplace"), seed=0, check=False)
     assert abs(float(jnp.exp(1.0 + 2.0 * posterior.coordinate_mean()[0])) - 3.0) < 0.01
 
 
-def test_the_description_tells_the_axis_and_emulate_refuses_it(problem):
+def test_the_description_tells_the_axis_and_surrogates_refuse_it(problem):
     assert "about the axis r = 0" in problem.describe()
-    with pytest.raises(RieszError, match="emulate works on mini-patches, which know no axis"):
-        rz.Emulate().check(problem)
+    with pytest.raises(RieszError, match="surrogate works on mini-patches, which know no axis"):
+        pair("gaussian-vi(surrogate)").check(problem)

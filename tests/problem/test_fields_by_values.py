@@ -106,6 +106,6 @@ def test_two_fields_meet_in_a_source_and_the_problem_is_not_taken_for_linear():
     found = rz.fem.residual(problem.forward, STATE, {"f": rz.nodal(VALUES), "g": 2.0})
     np.testing.assert_allclose(found, known(1.0, rz.nodal(2 * VALUES)), rtol=1e-9, atol=1e-12)
     with pytest.raises(rz.RieszError, match="affine in none"):
-        rz.fit(problem, "conditional", progress=False)
+        rz.fit(problem, "laplace(marginal)", progress=False)
     product = posed(rz.diffusion(1.0) - rz.source(rz.fem.scale("f", by="g")), **priors)
     assert "unknown field 'f' times unknown field 'g'" in str(product)

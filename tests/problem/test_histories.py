@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests.pairs import pair
 
 import riesz as rz
-from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import point_map_at_sensors
+from riesz.density.marginal.linear import linear_system
+from riesz.density.marginal.points import point_map_at_sensors
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
 
@@ -57,8 +58,8 @@ def test_a_history_is_linear_and_a_diffusivity_is_not():
 @pytest.mark.parametrize(
     "engine",
     # A diffusivity times a history bends: with steps of the usual length some transitions diverge.
-    [rz.Conditional(), rz.Sample(target_accept=0.95, num_samples=500)],
-    ids=["conditional", "sample"],
+    [pair("laplace(marginal)"), pair("mcmc", target_accept=0.95, num_samples=500)],
+    ids=["laplace(marginal)", "mcmc"],
 )
 def test_engines_agree_with_quadrature_over_the_diffusivity(problem, engine):
     parts, at = linear_parts(problem), point_map_at_sensors(problem)

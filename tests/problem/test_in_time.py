@@ -7,11 +7,13 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import scipy.linalg as sla
+from tests.pairs import pair
 
 import riesz as rz
-from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import point_map_at_sensors
+from riesz.density.marginal.linear import linear_system
+from riesz.density.marginal.points import point_map_at_sensors
 from riesz.errors import RieszError
+from riesz.posterior.posterior import density_in
 from riesz.problem.linearity import linear_parts
 from riesz.problem.posing import with_observations
 
@@ -126,7 +128,9 @@ def test_laplace_is_so_too_where_everything_is_linear(problem):
 
 @pytest.mark.slow
 def test_chains_agree_with_the_closed_form(problem):
-    posterior = rz.fit(problem, rz.Nuts(num_samples=500), seed=0, progress=False)
+    posterior = rz.fit(
+        problem, pair("mcmc", kernel="nuts", num_samples=500), seed=0, progress=False
+    )
     mean, covariance = closed_form(problem)
     sd = np.sqrt(np.diag(covariance))
     draws = np.asarray(posterior.sample(jr.key(0), 2000))
@@ -137,7 +141,7 @@ def test_chains_agree_with_the_closed_form(problem):
 @pytest.mark.slow
 def test_auto_integrates_out_what_is_linear(problem):
     posterior = rz.fit(problem, seed=0, progress=False)
-    assert posterior.engine == "conditional"
+    assert posterior.engine == "laplace(marginal)"
     mean, covariance = closed_form(problem)
     own = float(posterior.mean("f")) - 0.5
     assert own == pytest.approx(mean[-1], abs=0.2 * np.sqrt(covariance[-1, -1]))
@@ -145,7 +149,7 @@ def test_auto_integrates_out_what_is_linear(problem):
 
 @pytest.fixture(scope="module")
 def posterior(problem):
-    return rz.fit(problem, rz.Conditional(num_draws=100), seed=0, progress=False)
+    return rz.fit(problem, pair("laplace(marginal)", num_draws=100), seed=0, progress=False)
 
 
 @pytest.mark.slow
@@ -246,7 +250,8 @@ def test_times_must_be_one_for_each_value():
         rz.observations([[0.5]], [0.0], times=[0.1, 0.2])
 
 
-@pytest.mark.parametrize("engine", ["reduced", "amortise"])
+@pytest.mark.parametrize("engine", ["mcmc(reduced-basis)", "amortise"])
 def test_engines_for_steady_states_say_so(problem, engine):
-    with pytest.raises(RieszError, match=f"{engine} takes steady states"):
+    own = engine if engine == "amortise" else density_in(engine)
+    with pytest.raises(RieszError, match=f"{own} takes steady states"):
         rz.fit(problem, engine, progress=False)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests.pairs import pair
 
 import riesz as rz
 
@@ -105,7 +106,11 @@ def test_a_problem_in_words_says_that_its_cells_are_quadratic():
 
 @pytest.mark.parametrize(
     "engine",
-    [rz.Emulate(), rz.Relax(), rz.Relax(norm="exact"), rz.Amortise()],
+    [
+        pair("gaussian-vi(surrogate)"),
+        pair("gaussian-vi(relaxed)"),
+        rz.Amortise(),
+    ],
     ids=lambda one: one.name,
 )
 def test_engines_with_states_at_nodes_refuse_quadratic_cells(engine):

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests.pairs import pair
 
-from riesz.engines.emulate.engine import Emulate
-from riesz.engines.nuts.engine import Nuts
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
 from riesz.fem.terms.weakform import diffusion, reaction, source
@@ -91,7 +90,9 @@ def test_surrogates_take_the_boundary_from_their_lifting():
 
 @pytest.mark.slow
 def test_emulate_infers_the_boundary():
-    posterior = Emulate(width=8, features=8, readout_batches=30).run(rim_problem())
+    posterior = pair("gaussian-vi(surrogate)", width=8, features=8, readout_batches=30).run(
+        rim_problem()
+    )
     mean, sd = known_posterior()
     np.testing.assert_allclose((posterior.coordinate_mean() - mean) / sd, 0.0, atol=0.05)
     found = np.sqrt(np.diag(posterior.coordinate_covariance()))
@@ -104,7 +105,7 @@ def test_emulate_infers_the_boundary():
 
 @pytest.mark.slow
 def test_nuts_infers_the_boundary():
-    posterior = Nuts(num_warmup=300, num_samples=500).run(rim_problem())
+    posterior = pair("mcmc", kernel="nuts", num_warmup=300, num_samples=500).run(rim_problem())
     mean, sd = known_posterior()
     error = sd / np.sqrt(np.asarray(posterior.history["effective_draws"]))
     assert (abs(posterior.coordinate_mean() - mean) < 4 * error).all()

@@ -15,7 +15,7 @@ from riesz.priors.latent import latent_space
 from riesz.surrogate.networks import trunk_branch, with_more_features
 from riesz.surrogate.surrogate import (
     COORDINATES,
-    Surrogate,
+    SteadySurrogate,
     affine_values,
     boundary_values,
     frame_of,
@@ -74,7 +74,7 @@ def mixed_problem(mesh):
 
 def surrogate_on(problem, latents, network):
     boundary = boundary_values(problem, affine_values(problem, latents))
-    return Surrogate(network, boundary, frame_of(problem.space.mesh, 3.0, problem.dtype))
+    return SteadySurrogate(network, boundary, frame_of(problem.space.mesh, 3.0, problem.dtype))
 
 
 def test_boundary_values_hold_exactly_and_only_where_they_are_prescribed():

@@ -51,9 +51,9 @@ LAYERS = {
         ("riesz.prediction",),
     ),
     "engines": Layer(
-        "Engines",
-        "From a problem to its posterior: one door, and the engines behind it.",
-        ("inference", "engines"),
+        "Methods and densities",
+        "From a problem to its posterior: one door, methods, and the densities that they work on.",
+        ("inference", "method", "density", "amortise"),
         ("riesz.inference",),
     ),
     "diagnose": Layer(

@@ -28,13 +28,15 @@ def replace(module: ModuleType, **constants: Any) -> None:
 
 def small_emulate(**settings: Any) -> Any:
     """The engine, trained too little to be right."""
-    from riesz.engines.emulate.engine import Emulate
+    from riesz.density.engine import Engine
+    from riesz.density.surrogate.surrogate import Surrogate
+    from riesz.method.gaussian_vi import GaussianVI
 
-    small = Emulate(
+    small = Surrogate(
         width=8, features=8, num_bends=4, patch_nodes=16, coarse_patch_nodes=9, num_samples=4,
         readout_batches=4, rounds=1, tries_states=False,
     )  # fmt: skip
-    return small.with_settings(**settings)
+    return Engine(GaussianVI(), small.with_settings(**settings))
 
 
 def shrink_taper() -> None:
@@ -67,7 +69,7 @@ def shrink_transport() -> None:
 
 
 def shrink_amortised() -> None:
-    from riesz.engines.amortise.engine import Amortise
+    from riesz.amortise.engine import Amortise
     from riesz_paper.experiments.amortised import experiment
 
     shrink_transport()
@@ -95,9 +97,8 @@ def shrink_field() -> None:
 def shrink_blocks() -> None:
     from riesz_paper.experiments.blocks import experiment
 
-    names = ("width", "features", "num_bends", "readout_batches", "rounds", "tries_states")
-    small = {name: getattr(small_emulate(), name) for name in names}
-    experiment.SETTINGS["emulate"] = small | {"num_samples": 64}
+    small = small_emulate(num_samples=64, patch_nodes=64, coarse_patch_nodes=25)
+    experiment.ENGINES["emulate"] = small
 
 
 def shrink_hanford() -> None:
@@ -110,9 +111,8 @@ def shrink_misspecified() -> None:
     from riesz_paper.experiments.misspecified import data, methods
 
     replace(data, LEVELS=2, DATA_LEVELS=3)
-    short: dict[str, Any] = {"steps": 2, "block_steps": 1, "polishing_rounds": 1}
-    network = methods.NETWORK.with_settings(width=8, features=8, prior_steps=2, **short)
-    replace(methods, NODAL=methods.NODAL.with_settings(**short), NETWORK=network)
+    sizes = {"width": 8, "features": 8, "prior_steps": 2, "steps": 2, "block_steps": 1}
+    replace(methods, NETWORK=methods.NETWORK.with_settings(**sizes))
     replace(methods, ENGINE=small_emulate(num_samples=20), NUTS_LENGTH=(20, 20), NUM_WEIGHED=50)
 
 

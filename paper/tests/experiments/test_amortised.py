@@ -5,11 +5,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from riesz.engines.amortise.amortised import Amortised
-from riesz.engines.amortise.encoder import encoder
-from riesz.engines.amortise.engine import Amortise
-from riesz.engines.amortise.simulate import Simulator
-from riesz.engines.emulate.start import initial_surrogate
+from riesz.amortise.amortised import Amortised
+from riesz.amortise.encoder import encoder
+from riesz.amortise.engine import Amortise
+from riesz.amortise.simulate import Simulator
+from riesz.density.surrogate.start import initial_surrogate
 from riesz.fem.solve import solve
 from riesz_paper.experiments.amortised import experiment
 from riesz_paper.experiments.transport import data as transport_data

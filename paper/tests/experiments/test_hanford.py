@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import scipy.stats
 from paper.tests.data.small_hanford import INFLOW, RIVER, small_site, write_small
+from tests.pairs import pair
 
-from riesz.engines.laplace.engine import Laplace
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.mesh.mesh import cell_volumes
@@ -203,7 +203,7 @@ def test_the_gaussian_about_the_mode_is_that_of_laplace(site, problem, found):
     """But for second derivatives of heads, which accurate heads leave little room for."""
     heads = true_heads(site, problem)
     posed = measured(site, problem, found.prior, heads, HEAD_SD)
-    posterior = Laplace(start=found.mode.coordinates).run(posed, seed=0)
+    posterior = pair("laplace", start=found.mode.coordinates).run(posed, seed=0)
     own, prior = gaussian_about(found), found.prior
     covariance = np.asarray(posterior.coordinate_covariance())
     spread = np.sqrt(np.diag(prior.factor @ covariance @ prior.factor.T))

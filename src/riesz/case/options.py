@@ -18,11 +18,14 @@ from annotated_types import Ge, Le
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
-    from riesz.engines.base import AbstractEngine
+    from riesz.density.base import AbstractDensityKind
+    from riesz.density.engine import AbstractEngine
+    from riesz.method.base import AbstractMethod
 
-    Engine = AbstractEngine | str
+    Engine = AbstractMethod | AbstractEngine | str
+    Density = AbstractDensityKind | str
 else:
-    Engine = Any  # engines bring JAX with them
+    Engine = Density = Any  # engines bring JAX with them
 
 P = ParamSpec("P")
 Subject = TypeVar("Subject")
@@ -149,7 +152,8 @@ Seed = Annotated[int, Ge(0), Le(2**63 - 1), Option("Starts the random numbers.")
 DrawsSeed = Annotated[
     int, Ge(0), Le(2**63 - 1), Option("Other draws than those kept, which are computed.")
 ]
-ENGINE = Option("auto, or the name of an engine such as nuts.", kind=str)
+ENGINE = Option("auto, or the name of a method such as mcmc.", kind=str)
+DENSITY = Option("What the method works on: exact, marginal, surrogate and so on.", kind=str)
 Check = Annotated[
     bool | None,
     Option("Check the posterior by exact solves afterwards [default: if that is quick]."),
@@ -228,6 +232,7 @@ class FitOptions:
     out: Annotated[File, Option("The run folder to make.", metavar="RUN")]
     engine: Annotated[Engine | None, ENGINE] = None
     _: KW_ONLY
+    density: Annotated[Density | None, DENSITY] = None
     seed: Seed = 0
     check: Check = None
     time_limit: TimeLimit = None

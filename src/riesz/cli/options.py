@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from riesz.case.options import Option, validate
+from riesz.case.options import FitOptions, Option, validate
 from riesz.errors import RieszError
 
 KEYWORD_ONLY = Parameter.KEYWORD_ONLY
@@ -180,10 +180,16 @@ def quick_compiling() -> None:
     compile_quickly()
 
 
-def engine_in_file(problem: Path) -> str | None:
-    """The engine that a problem file names; files that cannot be read are told of later."""
+MARGINAL = "marginal"
+"""A density whose fits are small algebra."""
+
+
+def is_marginal(problem: Path, options: FitOptions) -> bool:
+    """Whether unknowns are integrated out; files that cannot be read are told of later."""
+    if options.engine is not None or options.density is not None:
+        return MARGINAL in f"{options.engine} {options.density}"
     try:
-        named = tomllib.loads(problem.read_text(encoding="utf-8")).get("engine", {})
+        table = tomllib.loads(problem.read_text(encoding="utf-8")).get("engine", {})
     except (OSError, ValueError):
-        return None
-    return named.get("name") if isinstance(named, dict) else None
+        return False
+    return isinstance(table, dict) and MARGINAL in f"{table.get('name')} {table.get('density')}"

@@ -14,7 +14,7 @@ from riesz.cli.options import (
     ProblemArgument,
     ProcessesOption,
     QuietOption,
-    engine_in_file,
+    is_marginal,
     join_cluster,
     json_of,
     keep_compiled,
@@ -39,7 +39,7 @@ def fit_problem(
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
-    is_small_algebra = (options.engine or engine_in_file(problem)) == "conditional"
+    is_small_algebra = is_marginal(problem, options)
     if is_small_algebra:
         use_one_thread()
     use_float64()

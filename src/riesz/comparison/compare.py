@@ -20,14 +20,13 @@ from riesz.comparison.leave_out import (
 )
 from riesz.comparison.results import KRIGING, PLANE, Comparison, Difference, Model, pair_difference
 from riesz.comparison.rivals import rival_models
+from riesz.density.engine import AbstractEngine
+from riesz.density.marginal.host import rough_mode
 from riesz.diagnose.held_out import single_groups
-from riesz.engines.base import AbstractEngine
-from riesz.engines.conditional.engine import Conditional
-from riesz.engines.conditional.host import rough_mode
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
 from riesz.observe.observables import AtPoints
-from riesz.posterior.posterior import Posterior
+from riesz.posterior.posterior import MARGINAL, Posterior, engine_label
 from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
 
@@ -92,7 +91,8 @@ def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison 
     pair = elpd_by_problem(problem, how)
     if pair is None:
         return None
-    return beside_rivals([Model("equation", Conditional.name, *pair)], [problem], how)
+    model = Model("equation", engine_label("laplace", MARGINAL), *pair)
+    return beside_rivals([model], [problem], how)
 
 
 def gain_by(problem: InverseProblem, name: str, *, seed: int = 0) -> Difference | None:

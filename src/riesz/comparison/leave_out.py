@@ -21,6 +21,11 @@ from riesz.arrays import on_device
 from riesz.comparison.blocks import Block
 from riesz.comparison.refit import without
 from riesz.comparison.rivals import LikelyValues, likely_values, of_rows
+from riesz.density.engine import AbstractEngine, Engine
+from riesz.density.marginal.host import DataModel, data_model, rough_mode
+from riesz.density.marginal.linear import data_map
+from riesz.density.marginal.points import AbstractPointMap, point_map_at_sensors
+from riesz.density.marginal.systems import AbstractDataSystem, DataSpace, Groups, Rows
 from riesz.diagnose.held_out import (
     NUM_DRAWS,
     AbstractMixture,
@@ -33,16 +38,10 @@ from riesz.diagnose.held_out import (
     predictive_densities,
     single_groups,
 )
-from riesz.engines.base import AbstractEngine
-from riesz.engines.conditional.engine import Conditional
-from riesz.engines.conditional.host import DataModel, data_model, rough_mode
-from riesz.engines.conditional.linear import data_map
-from riesz.engines.conditional.points import AbstractPointMap, point_map_at_sensors
-from riesz.engines.conditional.systems import AbstractDataSystem, DataSpace, Groups, Rows
-from riesz.engines.table import ENGINES, engine_of
 from riesz.inference.fit import engine_seconds, fit
+from riesz.inference.table import AMORTISE, METHODS, engine_of
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior
+from riesz.posterior.posterior import MARGINAL, Posterior
 from riesz.prediction.sampling import quantity_draws
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
@@ -140,10 +139,11 @@ def model_of_data(problem: InverseProblem) -> DataModel | None:
 
 def elpd_by(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None = None) -> Pair:
     """For a posterior, by closed forms as far as they go; refits are by the engine."""
-    if engine is None and posterior.engine in ENGINES and posterior.engine != "amortise":
+    method = posterior.engine.partition("(")[0]
+    if engine is None and method in METHODS and method != AMORTISE:
         engine = engine_of(posterior.engine)  # with default settings
     fits = refits(posterior, how, engine)
-    if posterior.engine == Conditional.name and isinstance(posterior.distribution, EmpiricalDraws):
+    if posterior.density == MARGINAL and isinstance(posterior.distribution, EmpiricalDraws):
         return elpd_by_marginals(posterior, how, fits)
     if not posterior.problem.likelihood.is_independent:
         return elpd_of_shared_noise(posterior, how)
@@ -236,7 +236,9 @@ def refits(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None) -
     def refit_posterior(number: int) -> Posterior:
         blind = without(problem, block == number)
         assert blind is not None
-        again = engine.with_settings(start=posterior) if engine.name == Conditional.name else engine
+        again = engine
+        if isinstance(engine, Engine) and engine.density.name == MARGINAL:
+            again = engine.with_start(posterior)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             result = fit(blind, again, seed=how.seed, progress=False)

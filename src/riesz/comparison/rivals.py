@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.arrays import on_device
-from riesz.engines.conditional.host import ROUGH, Columns, Component, DataModel, Growth, Scales
-from riesz.engines.conditional.spread import WEIGHED, gaussian_spread, sample_hyperparameters
-from riesz.engines.training import minimise
+from riesz.density.marginal.host import ROUGH, Columns, Component, DataModel, Growth, Scales
+from riesz.density.marginal.spread import WEIGHED, gaussian_spread, sample_hyperparameters
+from riesz.method.training import minimise
 from riesz.priors.kernels import Matern32
 from riesz.priors.scales import covariance_factor, with_scales
 

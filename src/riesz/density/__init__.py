@@ -1,1 +1,1 @@
-"""Log-densities of a posterior, which methods search, differentiate and sample."""
+"""Densities of a problem, a file or a folder each, which methods search, follow and sample."""

@@ -1,149 +1,106 @@
-"""What a method asks of a posterior: its log-density, and derivatives at a point.
+"""Which density of a problem a method works on: its settings, how it is made, and what belongs to
+it.
 
-Coordinates are standard normal before the data are seen: the prior's part of the Hessian of minus
-the log-density is the identity, and a density is told from others by its likelihood alone.
+A kind of density prepares a target for a method, which may mean to adapt an approximation to where
+the posterior is, and makes a posterior of what the method ends with: coordinates with states.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from riesz.errors import RieszError
-from riesz.fem.default_solver import map_in_parts
-from riesz.posterior.family import standard_log_density
-from riesz.problem.problem import Coordinates, InverseProblem
-
-Directions = Float[Array, "direction coordinate"]
-HessianVectorProduct = Callable[[Coordinates], Coordinates]
-
-
-class Linearization(eqx.Module):
-    """Coordinates, and all about them that Hessian-vector products meet again."""
-
-    coordinates: Coordinates
-    cost: Float[Array, ""]  # minus the log-posterior, up to a constant
-    gradient: Coordinates
-    reused: Any = None  # as the density has it
+from riesz.fem.linear.linear_solve import Automatic
+from riesz.fem.linear.multigrid.solver import Multigrid
+from riesz.fem.root import require_float64
+from riesz.method.base import AbstractMethod, Inferred, TargetDensity, Work
+from riesz.method.settings import Settings, as_solver
+from riesz.notes import Note
+from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior, engine_label
+from riesz.problem.problem import InverseProblem
 
 
-class AbstractDensity(eqx.Module):
-    """A posterior density of standard normal coordinates, up to a constant.
+class Prepared(NamedTuple):
+    """A target, and the states that go with draws of its coordinates."""
 
-    Derivatives are JAX's own, for likelihoods without a solve whose parts would be met again.
-    """
-
-    @abstractmethod
-    def log_likelihood(self, coordinates: Coordinates) -> Float[Array, ""]:
-        """NaN where there is none."""
-
-    def __call__(self, coordinates: Coordinates) -> Float[Array, ""]:
-        """The log-density; NaN where there is none."""
-        return standard_log_density(coordinates) + self.log_likelihood(coordinates)
-
-    @property
-    def num_data(self) -> int:
-        """In about so many directions the Hessian differs from the prior's."""
-        return 0
-
-    def seconds(self) -> float:
-        """What a value takes, roughly."""
-        return 1e-6
-
-    def explain(self, coordinates: Coordinates, where: str) -> None:
-        """Raise, and say why the log-density is not finite here."""
-        raise RieszError(f"the log-density is not finite where {where}: pass start=...")
-
-    def linearize(self, coordinates: Coordinates) -> Linearization:
-        cost, gradient = jax.value_and_grad(self.misfit)(coordinates)
-        cost = cost + 0.5 * coordinates @ coordinates
-        return Linearization(coordinates, cost, coordinates + gradient)
-
-    def hessian_vector_product(
-        self, at: Linearization, second: Float[Array, ""]
-    ) -> HessianVectorProduct:
-        """The data's part of the Hessian, as a function of directions.
-
-        `second` is one. Zero asks for what is left of it without second derivatives of the state,
-        as Gauss and Newton had it, which is never negative where noise is normal and known; a
-        density without a state has the whole of it alone.
-        """
-
-        def product(direction: Coordinates) -> Coordinates:
-            # Forwards within, backwards outside: a loop that was turned around once has forgotten
-            # what the derivatives of its steps are.
-            def directional_derivative(point: Coordinates) -> Float[Array, ""]:
-                return jax.jvp(self.misfit, (point,), (direction,))[1]
-
-            return jax.grad(directional_derivative)(at.coordinates)
-
-        return product
-
-    def misfit(self, coordinates: Coordinates) -> Float[Array, ""]:
-        """Minus the log-likelihood."""
-        return -self.log_likelihood(coordinates)
+    target: TargetDensity
+    states: AbstractStateMap
+    history: dict[str, Array]
+    notes: tuple[Note, ...] = ()
 
 
-class AbstractRecordDensity(AbstractDensity):
-    """A density by what is recorded of a state, such as what the sensors see of it."""
+class AbstractDensityKind(Settings, ABC):
+    """A posterior density of inverse problems, by its settings."""
 
-    problem: eqx.AbstractVar[InverseProblem]
+    needs_float64: ClassVar[bool] = True  # it solves the equation on the whole mesh
+    takes_time: ClassVar[bool] = False  # equations in time
+    compiling: ClassVar[float] = 0.0  # seconds, roughly, beside those of a method
+
+    def check(self, problem: InverseProblem) -> None:
+        """Raise, before any work is done, where there is no such density of the problem."""
+        if self.needs_float64:
+            require_float64(problem.forward)
+        if problem.time is not None and not self.takes_time:
+            raise RieszError(
+                f"{self.name} takes steady states, and this equation is one in time: use "
+                "the densities exact, marginal, surrogate or relaxed."
+            )
+
+    def check_method(self, method: AbstractMethod) -> None:
+        """Raise where settings of a method would do nothing."""
 
     @abstractmethod
-    def record(self, coordinates: Coordinates) -> Float[Array, " recorded"]:
-        """What the likelihood reads; NaN where there is no state."""
+    def cost(self, solve: float, problem: InverseProblem, method: AbstractMethod) -> float:
+        """Seconds of computing, roughly, where an exact solve takes `solve` of them."""
 
     @abstractmethod
-    def log_likelihood_of(
-        self, coordinates: Coordinates, record: Float[Array, " recorded"]
-    ) -> Float[Array, ""]:
-        """Given a record."""
+    def prepare(self, problem: InverseProblem, method: AbstractMethod, work: Work) -> Prepared:
+        """What the method works on."""
 
-    def log_likelihood(self, coordinates: Coordinates) -> Float[Array, ""]:
-        return self.log_likelihood_of(coordinates, self.record(coordinates))
+    def posterior(self, problem: InverseProblem, method: AbstractMethod, work: Work) -> Posterior:
+        """By a method, with notes that say what a reader must know."""
+        prepared = self.prepare(problem, method, work)
+        result = method.infer(prepared.target, work)
+        return self.with_states(problem, method, result, prepared.states, work)
 
-    @property
-    def num_data(self) -> int:
-        return len(self.problem.observed)
-
-    def explain(self, coordinates: Coordinates, where: str) -> None:
-        self.problem.explain(coordinates, where)
-
-    def hessian_vector_product(
-        self, at: Linearization, second: Float[Array, ""]
-    ) -> HessianVectorProduct:
-        full = super().hessian_vector_product(at, second)
-        record, tangent = jax.linearize(self.record, at.coordinates)
-        adjoint = jax.linear_transpose(tangent, at.coordinates)
-        gradients = jax.grad(
-            lambda point, record: -self.log_likelihood_of(point, record), argnums=(0, 1)
+    def with_states(
+        self,
+        problem: InverseProblem,
+        method: AbstractMethod,
+        result: Inferred,
+        states: AbstractStateMap,
+        work: Work,
+    ) -> Posterior:
+        label = engine_label(method.name, self.name)
+        return Posterior(
+            problem,
+            result.distribution,
+            states,
+            result.history,
+            label,
+            work.seed,
+            result.notes,
         )
-        _, gradient_tangents = jax.linearize(gradients, at.coordinates, record)
-
-        def gauss_newton(direction: Coordinates) -> Coordinates:
-            by_unknowns, by_record = gradient_tangents(direction, tangent(direction))
-            return by_unknowns + adjoint(by_record)[0]
-
-        return lambda direction: jax.lax.cond(jnp.all(second > 0), full, gauss_newton, direction)
 
 
-@eqx.filter_jit
-def linearize_at(density: AbstractDensity, coordinates: Coordinates) -> Linearization:
-    """Value, gradient and what else is met again; a NaN cost where there is no density."""
-    return density.linearize(coordinates)
+def states_by(solver: Any) -> ExactStates:
+    """Exact states by a solver; the tables of multigrid are made again rather than kept."""
+    own = as_solver(solver)
+    return ExactStates(Automatic() if isinstance(own, Multigrid) else own)
 
 
-@eqx.filter_jit
-def hessian_vector_products(
-    density: AbstractDensity,
-    at: Linearization,
-    directions: Directions,
-    second: Float[Array, ""] | None = None,
-) -> Directions:
-    """The data's part of the Hessian times several directions: all of it, but for `second`."""
-    second = jnp.ones((), directions.dtype) if second is None else second
-    return map_in_parts(density.hessian_vector_product(at, second), directions, directions.shape[1])
+def require_plain_data(problem: InverseProblem, density: str) -> None:
+    """Raise where data are not a linear function of one state at nodes with noise added."""
+    why = None
+    if problem.forward.space.element.degree != 1:
+        why = "takes states that are linear in each cell, and these are quadratic"
+    elif problem.others:
+        why = f"takes one experiment, and there are {len(problem.forwards)}"
+    elif problem.linear is None:
+        what = problem.observations.what.describe()
+        why = f"takes observations that are linear in the state, and there are {what}"
+    elif not problem.likelihood.is_additive:
+        why = f"takes noise that is added to the state, and it is {problem.likelihood.describe()}"
+    if why is not None:
+        raise RieszError(f"{density} {why}: use the density exact.")

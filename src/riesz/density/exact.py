@@ -11,19 +11,24 @@ whatever the number of unknowns. All but $\dot\xi$ is the same for all direction
 computed once.
 """
 
+from typing import Any, ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.density.base import AbstractRecordDensity, HessianVectorProduct, Linearization
+from riesz.density.base import AbstractDensityKind, Prepared, states_by
 from riesz.fem.assembly import free_residual, with_dirichlet
 from riesz.fem.default_solver import estimate_seconds
-from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.fem.newton import PreparedJacobian, prepare_jacobian
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.root import implicit_root, newton_guess
+from riesz.method.base import AbstractMethod, TargetDensity, Work
+from riesz.method.settings import Solver, as_solver
+from riesz.posterior.density import AbstractRecordDensity, HessianVectorProduct, Linearization
 from riesz.priors.latent import Z
 from riesz.problem.problem import Coordinates, InverseProblem
 
@@ -164,3 +169,27 @@ def solve_with_jacobian(
     root = implicit_root((forward, z), solver, forward.newton, newton_guess(forward))
     values = jnp.where(root.solution.converged, root.solution.free_values, jnp.nan)
     return values, root.jacobian or prepare_jacobian(forward, z, values, solver)
+
+
+def exact_density(problem: InverseProblem, linear_solver: Any, *, num_rhs: int = 1) -> ExactDensity:
+    """By the solver that was asked for, or the one that suits so many right-hand sides."""
+    solver = problem.default_solver(as_solver(linear_solver), num_rhs=num_rhs)
+    return ExactDensity(problem, solver)
+
+
+class Exact(AbstractDensityKind):
+    """The posterior itself: the equation is solved on the whole mesh for each value."""
+
+    name: ClassVar[str] = "exact"
+    takes_time: ClassVar[bool] = True
+
+    linear_solver: Solver = Automatic()
+
+    def cost(self, solve: float, problem: InverseProblem, method: AbstractMethod) -> float:
+        return method.cost(solve, problem.num_coordinates, len(problem.observed))
+
+    def prepare(self, problem: InverseProblem, method: AbstractMethod, work: Work) -> Prepared:
+        sides = method.num_directions(problem.num_coordinates, len(problem.observed))
+        density = exact_density(problem, self.linear_solver, num_rhs=sides)
+        target = TargetDensity(density, problem.latents.coordinate_names())
+        return Prepared(target, states_by(self.linear_solver), {})

@@ -6,11 +6,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.diagnose.summary import sampler_check
-from riesz.engines.conditional.engine import Conditional
 from riesz.posterior.checks import K_HAT
 from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED, FitFacts
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior
+from riesz.posterior.posterior import MARGINAL, Posterior
 from riesz.problem.description import equation_lines
 from riesz.problem.linearity import linear_parts
 
@@ -37,7 +36,7 @@ def fit_facts(posterior: Posterior) -> FitFacts:
 
 def method_of(posterior: Posterior) -> str:
     """What it means where a posterior comes without a check."""
-    if posterior.engine == Conditional.name:
+    if posterior.density == MARGINAL:
         if not len(linear_parts(posterior.problem).others):
             return EXACT
         return WEIGHED if float(posterior.history.get("k_hat", np.inf)) <= K_HAT.bad else PARTLY

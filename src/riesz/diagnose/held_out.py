@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from scipy.special import logsumexp, ndtri
 
-from riesz.engines.conditional.systems import AbstractDataSystem, Groups, LeftOut, Rows
+from riesz.density.marginal.systems import AbstractDataSystem, Groups, LeftOut, Rows
 from riesz.errors import RieszError
 from riesz.observe.joint import Joint
 from riesz.observe.likelihood import AbstractLikelihood

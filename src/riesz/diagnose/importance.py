@@ -22,13 +22,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.density.exact import ExactDensity
+from riesz.density.relaxed.relaxed import RelaxedDensity, relaxed_density
+from riesz.density.relaxed.states import RelaxedStates
 from riesz.devices import Devices, Wanted, devices_of, over_rows
-from riesz.engines.relax.discrepancy import relax_solver
-from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, residual
-from riesz.fem.default_solver import estimate_seconds, one_by_one
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.default_solver import one_by_one
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.newton import is_linear
 from riesz.notes import Note
@@ -63,6 +63,9 @@ LARGEST_SAMPLE = 2e8
 """Numbers in all draws together: some gigabytes with what is computed of them."""
 
 
+ProblemDensity = ExactDensity | RelaxedDensity
+
+
 @dataclass(frozen=True)
 class Effort:
     """How many draws a check rests on, and what their solves take, roughly."""
@@ -77,17 +80,19 @@ def effort(posterior: Posterior) -> Effort:
 
     They hang on sizes alone: the equation, the mesh, the solver and the number of unknowns.
     """
-    problem, is_relaxed = posterior.problem, isinstance(posterior.states, RelaxedStates)
-    solver, solves = problem.default_solver(), problem.num_solves
-    if is_relaxed:
-        solver = relax_solver(problem)
-        # With factors at hand, an adjoint solve for each sensor costs as much again.
-        beside = 1 if isinstance(solver, SparseLU) else len(problem.observed)
-        solves = problem.num_solves * (1 + beside)
+    problem = posterior.problem
+    seconds = density_to_weigh(posterior, problem).seconds()
     z = problem.z(jnp.zeros(problem.num_coordinates))
     if not is_linear(problem.forward, z if problem.time is None else problem.time.first(z)):
-        solves *= NEWTON_STEPS
-    return affordable(solves * estimate_seconds(problem.forward, solver), problem.num_coordinates)
+        seconds *= NEWTON_STEPS
+    return affordable(seconds, problem.num_coordinates)
+
+
+def density_to_weigh(posterior: Posterior, problem: InverseProblem) -> ProblemDensity:
+    """That of the problem by exact solves, or of its relaxed model."""
+    if isinstance(posterior.states, RelaxedStates):
+        return relaxed_density(problem, posterior.states)
+    return ExactDensity(problem, problem.default_solver())
 
 
 def affordable(seconds: float, num_coordinates: int) -> Effort:
@@ -108,8 +113,8 @@ def importance_check(
     """Weigh draws of q against the exact posterior, one exact solve each.
 
     By default a thousand draws, and fewer where so many solves would take more than some minutes,
-    down to 64. For `relax` the exact posterior is that of its relaxed model, over all epsilon where
-    it is learned.
+    down to 64. With the density `relaxed` the exact posterior is that of its model, over all
+    epsilon where it is learned.
     """
     num_draws = effort(posterior).num_draws if num_draws is None else num_draws
     return check_of_sample(
@@ -121,15 +126,14 @@ def importance_sample(
     posterior: Posterior, num_draws: int, seed: int, devices: Devices | None = None
 ) -> ImportanceSample:
     """So many draws of q against the exact posterior; without a solution they have no weight."""
-    family, states = posterior.distribution, posterior.states
+    family = posterior.distribution
     if not isinstance(family, AbstractGaussian):
         raise RieszError(no_density(posterior))
     with jax.enable_x64(True):
         problem, family = in_precision((posterior.problem, family), jnp.float64)
         normals = spread_normals(seed, num_draws, problem.num_coordinates)
         draws = family.transform(jnp.asarray(normals))
-        relaxed = states.ready(problem) if isinstance(states, RelaxedStates) else None
-        shared = (problem, family, relaxed, problem.default_solver())
+        shared = (density_to_weigh(posterior, problem), family)
         logs = np.asarray(over_rows(log_weights, shared, draws, devices))
     if np.isnan(logs).all():
         raise RieszError(
@@ -269,22 +273,14 @@ def check_moments(
 
 @eqx.filter_jit
 def log_weights(
-    problem: InverseProblem,
-    family: AbstractGaussian,
-    relaxed: RelaxedStates | None,
-    solver: AbstractLinearSolver,
-    draws: Draws,
+    density: ProblemDensity, family: AbstractGaussian, draws: Draws
 ) -> Float[Array, " draw"]:
     """The log-posterior less the log-density of q, one solve after the other."""
 
     def one(coordinates: Coordinates) -> Float[Array, ""]:
-        if relaxed is None:
-            target = ExactDensity(problem, solver)(coordinates)
-        else:
-            target = relaxed.log_prob(problem, coordinates)
-        return target - family.log_prob(coordinates)
+        return density(coordinates) - family.log_prob(coordinates)
 
-    return one_by_one(one, draws, problem.forward.num_free)
+    return one_by_one(one, draws, density.problem.forward.num_free)
 
 
 def surrogate_error(posterior: Posterior, *, num_draws: int = 32, seed: int = 0) -> SurrogateError:

@@ -17,17 +17,16 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from riesz.diagnose.calibration import Calibration
-from riesz.engines.amortise.accuracy import propose_again, replace_rows, select_rows
-from riesz.engines.amortise.importance import (
+from riesz.amortise.accuracy import propose_again, replace_rows, select_rows
+from riesz.amortise.importance import (
     WeightedDraws,
     WeightedGaussian,
     batch_problem,
     fit_data_set,
     weighted_draws_of,
 )
-from riesz.engines.amortise.parts import map_data_sets
-from riesz.engines.amortise.simulate import (
+from riesz.amortise.parts import map_data_sets
+from riesz.amortise.simulate import (
     DataSets,
     PriorSurrogate,
     SensorData,
@@ -35,13 +34,14 @@ from riesz.engines.amortise.simulate import (
     check_simulable,
     surrogate_over_prior,
 )
-from riesz.engines.emulate.engine import Emulate, trajectory_over_prior
-from riesz.engines.emulate.start import check_nested, penalty_in_time, surrogate_at_sensors
+from riesz.density.surrogate.start import check_nested, penalty_in_time, surrogate_at_sensors
+from riesz.density.surrogate.surrogate import Surrogate, trajectory_over_prior
+from riesz.diagnose.calibration import Calibration
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws
 from riesz.problem.problem import InverseProblem, in_precision
-from riesz.surrogate.surrogate import Surrogate
+from riesz.surrogate.surrogate import SteadySurrogate
 from riesz.surrogate.trajectory import Trajectory
 
 NUM_DATA_SETS = 500
@@ -57,7 +57,7 @@ def sbc(
     num_data_sets: int = NUM_DATA_SETS,
     seed: int = 0,
     sizes: PriorSurrogate | None = None,
-    surrogate: Surrogate | Trajectory | None = None,
+    surrogate: SteadySurrogate | Trajectory | None = None,
 ) -> Calibration:
     """Are posteriors of this problem right, for data as its model makes them?
 
@@ -81,7 +81,7 @@ def sbc(
                 check_nested(problem, "sbc", sizes.gram)
                 surrogate = surrogate_over_prior(problem, sizes, network_key, key)
             else:
-                engine = Emulate(gram=sizes.gram)
+                engine = Surrogate(gram=sizes.gram)
                 engine.check(problem)
                 penalty = penalty_in_time(problem, engine)
                 surrogate, _ = trajectory_over_prior(problem, engine, penalty, key)
@@ -179,7 +179,7 @@ def with_noise(
 
 @eqx.filter_jit
 def sensor_errors(
-    problem: InverseProblem, surrogate: Surrogate | Trajectory, truths: Draws, exact: DataSets
+    problem: InverseProblem, surrogate: SteadySurrogate | Trajectory, truths: Draws, exact: DataSets
 ) -> Float[Array, " data"]:
     """The largest error of the surrogate at a sensor for each truth, in units of its noise."""
 

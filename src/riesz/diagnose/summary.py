@@ -12,12 +12,11 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.diagnose.criticism.findings import Misfit
-from riesz.engines.conditional.engine import Conditional
 from riesz.mesh.mesh import Mesh
 from riesz.notes import Note
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior
+from riesz.posterior.posterior import MARGINAL, Posterior, density_in
 from riesz.prediction.drawing import posterior_draws
 from riesz.prediction.draws import NodalDraws, PosteriorDraws, RegionDraws, Unknown
 from riesz.prediction.sensors import fit_to_data
@@ -28,7 +27,7 @@ UNCHECKED = (
 )
 INTEGRATED = (
     "by exact solves; unknowns that are not integrated out, if any, are drawn about their most "
-    "probable values and weighed by their density: over = 'nuts' samples them"
+    "probable values and weighed by their density: mcmc samples them"
 )
 LEVELS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 
@@ -72,7 +71,7 @@ class Summary:
     misfit: Misfit | None = None  # what contradicts the model, where that was asked
 
     def __str__(self) -> str:
-        unchecked = INTEGRATED if self.engine == Conditional.name else UNCHECKED
+        unchecked = INTEGRATED if density_in(self.engine) == MARGINAL else UNCHECKED
         check = [unchecked if self.check is None else str(self.check)]
         check += [] if self.surrogate is None else [str(self.surrogate)]
         check += (

@@ -5,11 +5,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from riesz.density.reduced import check_reducible, reduce_over_prior
-from riesz.devices import Wanted, devices_of
-from riesz.engines.amortise.accuracy import check_accuracy, select_rows
-from riesz.engines.amortise.exact import NUM_EXACT, ExactSolves
-from riesz.engines.amortise.fits import (
+from riesz.amortise.accuracy import check_accuracy, select_rows
+from riesz.amortise.exact import NUM_EXACT, ExactSolves
+from riesz.amortise.fits import (
     DataSetFits,
     Model,
     SingleFit,
@@ -17,11 +15,14 @@ from riesz.engines.amortise.fits import (
     num_stored_draws,
     refit_doubtful,
 )
-from riesz.engines.amortise.importance import NUM_DRAWS, batch_problem
-from riesz.engines.amortise.simulate import Simulator, as_readings
-from riesz.engines.base import AbstractEngine
+from riesz.amortise.importance import NUM_DRAWS, batch_problem
+from riesz.amortise.simulate import Simulator, as_readings
+from riesz.density.engine import AbstractEngine
+from riesz.density.reduced_basis import check_reducible, reduce_over_prior
+from riesz.devices import Wanted, devices_of
 from riesz.errors import RieszError, error_context
 from riesz.inference.fit import find_inadequacy, fit
+from riesz.method.base import AbstractMethod
 from riesz.problem.problem import InverseProblem
 from riesz.progress import progress_bar
 
@@ -36,7 +37,7 @@ def fit_data_sets(
     noise_sd: Any = None,
     seed: int = 0,
     model: Model | None = None,
-    hand_over: AbstractEngine | str | None = None,
+    hand_over: AbstractMethod | AbstractEngine | str | None = None,
     num_draws: int = NUM_DRAWS,
     num_exact: int = NUM_EXACT,
     devices: Wanted | None = "all",

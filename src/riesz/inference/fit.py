@@ -1,4 +1,4 @@
-"""One door to all engines: `fit`, alone or one after the other, and a check of what comes out.
+"""One door to all methods and densities: `fit`, and a check of what comes out.
 
 The engine `auto` starts cheap, looks whether that will do, and climbs where it will not. Unknowns
 that can be integrated out are; a normal distribution about the most likely unknowns takes some
@@ -21,20 +21,22 @@ import jax.random as jr
 import numpy as np
 
 from riesz.deadline import Deadline
-from riesz.density.base import linearize_at
+from riesz.density.base import AbstractDensityKind
+from riesz.density.engine import AbstractEngine
 from riesz.density.exact import ExactDensity
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.diagnose.importance import effort, with_importance_check, with_surrogate_error
-from riesz.engines.base import AbstractEngine
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondRunCheckpoint
-from riesz.engines.laplace.modes import NEGLIGIBLE, find_modes
-from riesz.engines.table import AUTO, EngineName, check_engine, engine_of
 from riesz.errors import EngineError, OutOfTimeError, RieszError, error_sentence
 from riesz.fem.default_solver import estimate_seconds
 from riesz.fem.terms.series import HELD, Series
 from riesz.fem.time.scheme import EULER
+from riesz.inference.table import AUTO, DensityName, MethodName, engine_of
+from riesz.method.base import AbstractMethod
+from riesz.method.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondRunCheckpoint
+from riesz.method.modes import NEGLIGIBLE, find_modes
 from riesz.notes import Note, Severity, warn_of
 from riesz.posterior.checks import FAIR, K_HAT, R_HAT, ImportanceCheck
+from riesz.posterior.density import linearize_at
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.linearity import linear_parts, without_derivative
@@ -67,7 +69,7 @@ ASKED_FOR = Note("asked_for")
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """An engine, why it was taken, and what follows where its posterior will not do."""
+    """A method and a density, why they were taken, and what follows where that will not do."""
 
     engine: AbstractEngine
     why: Note
@@ -78,15 +80,15 @@ def choose_engine(problem: InverseProblem) -> Choice:
     """The engine to begin with, with its default settings, and those to go on to."""
     size = problem.num_coordinates
     if problem.forward.dtype != jnp.dtype(jnp.float64):
-        return Choice(engine_of("emulate"), Note("float32"))
-    left, sampler = num_nonlinear(problem), engine_of("sample")
+        return Choice(engine_of("gaussian-vi", "surrogate"), Note("float32"))
+    left, chains = num_nonlinear(problem), engine_of("mcmc")
     if left == 0:
-        return Choice(engine_of("conditional"), Note("all_linear", size=size), (sampler,))
+        return Choice(engine_of("laplace", "marginal"), Note("all_linear", size=size), (chains,))
     if left <= FEW_UNKNOWNS < size:
         why = Note("few_left", left=left, size=size)
-        return Choice(engine_of("conditional"), why, (sampler,))
+        return Choice(engine_of("laplace", "marginal"), why, (chains,))
     why = Note("normal_first", size=size)
-    return Choice(engine_of("laplace"), why, (engine_of("variational"), sampler))
+    return Choice(engine_of("laplace"), why, (engine_of("gaussian-vi"), chains))
 
 
 def num_nonlinear(problem: InverseProblem) -> int:
@@ -161,8 +163,9 @@ def other_modes(posterior: Posterior, seed: int) -> Inadequacy | None:
 
 def fit(
     problem: InverseProblem,
-    engine: AbstractEngine | Choice | EngineName | str = AUTO,
+    method: AbstractMethod | AbstractEngine | Choice | MethodName | str = AUTO,
     *,
+    density: AbstractDensityKind | DensityName | str | None = None,
     seed: int = 0,
     progress: bool = True,
     check: bool | None = None,
@@ -170,11 +173,12 @@ def fit(
     time_limit: float | None = None,
     devices: Wanted | None = None,
 ) -> Posterior:
-    """The posterior by an engine, such as `rz.Nuts(num_chains=4)`, or by those that suit.
+    """The posterior by a method, such as `rz.MCMC(num_chains=4)`, or by those that suit.
 
-    An engine's name stands for it with its default settings; with `"auto"`, the posterior of a
-    cheap engine is checked, and others follow where it will not do: a note says which and why. A q
-    is checked by importance sampling with exact solves afterwards, a thousand of them, or fewer
+    `density` is what the method works on: the posterior by exact solves unless said otherwise, as
+    by `rz.Surrogate()`. Names stand for both with default settings; with `"auto"`, the posterior of
+    a cheap method is checked, and others follow where it will not do: a note says which and why.
+    A q is checked by importance sampling with exact solves afterwards, a thousand of them, or fewer
     where each takes long, and the check says so; where even the fewest would take more than some
     minutes a note says that there is none. `check` asks for it there too, or leaves it out
     everywhere. `progress` draws bars on the error stream. With a `checkpoint` a fit that was
@@ -191,7 +195,7 @@ def fit(
     shared = devices_of(devices)
     check_processes(shared, time_limit)
     how = RunSettings(seed, progress, check, checkpoint, Deadline.after(time_limit), shared)
-    choice = engine if isinstance(engine, Choice) else choice_of(problem, engine)
+    choice = method if isinstance(method, Choice) else choice_of(problem, method, density)
     choice.engine.check(problem)
     checkpoint.begin(problem, choice.engine.name, seed, choice.engine.settings())
     posterior, steps = escalate(problem, choice, how)
@@ -218,11 +222,16 @@ def note_on_discontinuity(names: tuple[str, ...]) -> tuple[Note, ...]:
     return (Note("no_derivative", names=names),) if names else ()
 
 
-def choice_of(problem: InverseProblem, engine: AbstractEngine | str) -> Choice:
-    if isinstance(engine, AbstractEngine):
-        return Choice(engine, ASKED_FOR)
-    check_engine(engine)
-    return choose_engine(problem) if engine == AUTO else Choice(engine_of(engine), ASKED_FOR)
+def choice_of(
+    problem: InverseProblem,
+    method: AbstractMethod | AbstractEngine | str,
+    density: AbstractDensityKind | str | None = None,
+) -> Choice:
+    if method != AUTO:
+        return Choice(engine_of(method, density), ASKED_FOR)
+    if density is not None:
+        raise RieszError("auto chooses the density, too: name a method, or leave density out.")
+    return choose_engine(problem)
 
 
 def check_time(time_limit: float | None) -> None:
@@ -273,7 +282,7 @@ def escalate(
         if is_long and how.deadline.is_over(engine_seconds(engine, problem)):
             notes.append(Note("engine_left_out", engine=engine.name))
             continue
-        own = engine if start is None else engine.with_settings(start=start)
+        own = engine if start is None else engine.with_start(start)
         try:
             posterior = run_checked(problem, own, how)
         except RieszError as error:

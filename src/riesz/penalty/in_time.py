@@ -185,12 +185,19 @@ def step_penalty(
     `settings` are those of `weak_form_penalty`.
     """
     gram, steps = Gram() if gram is None else gram, stepping(transient)
-    share = storage_share(transient.step, gram, at_time(z, steps.times[0]))
-    reactions = gram.reaction + share * steps.weights.now
+    reactions = step_reactions(transient, steps, gram, z)
     with_storage = Gram(gram.diffusivity, float(reactions[1]))
     own = weak_form_penalty(transient.step, hierarchy, gram=with_storage, **settings)
     first = 0 if transient.initial is None else 1
     return StepPenalty(own, steps, reactions, first)
+
+
+def step_reactions(
+    transient: TransientProblem, steps: Stepping, gram: Gram, z: PyTree
+) -> Float[Array, " time"]:
+    """Of the Gram matrices of steps, of which storage is a part."""
+    share = storage_share(transient.step, gram, at_time(z, steps.times[0]))
+    return gram.reaction + share * steps.weights.now
 
 
 def stepping(transient: TransientProblem) -> Stepping:

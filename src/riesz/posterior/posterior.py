@@ -23,7 +23,7 @@ from riesz.priors.field import FieldCoefficient
 from riesz.priors.latent import ManyZ
 from riesz.priors.regions import RegionValues
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.surrogate import Surrogate, nodal_states
+from riesz.surrogate.surrogate import SteadySurrogate, nodal_states
 from riesz.surrogate.trajectory import Trajectory
 
 States = Float[Array, "draw node"]
@@ -38,6 +38,10 @@ AT_ONCE = 50
 """Draws that are solved for together where there are many."""
 
 FEWEST_DRAWS = 2
+
+EXACT, MARGINAL = "exact", "marginal"
+"""The density of a problem itself, and that without unknowns which are integrated out; there are
+others."""
 
 
 class AbstractStateMap(eqx.Module):
@@ -125,7 +129,7 @@ def latent_values(problem: InverseProblem, coordinates: Draws) -> ManyZ:
 class SurrogateStates(AbstractStateMap):
     """The surrogate at all mesh nodes, or its record in time: no equation is solved."""
 
-    surrogate: Surrogate | Trajectory
+    surrogate: SteadySurrogate | Trajectory
 
     def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         with full_precision():
@@ -142,6 +146,16 @@ def surrogate_record(
     assert problem.time is not None
     z = problem.z(coordinates)
     return problem.time.emulate(problem.forward, surrogate, coordinates, z)
+
+
+def engine_label(method: str, density: str) -> str:
+    """A method and a density in one word; the exact one goes without saying."""
+    return method if density == EXACT else f"{method}({density})"
+
+
+def density_in(engine: str) -> str:
+    """The density of such a label."""
+    return engine.partition("(")[2].rstrip(")") or EXACT
 
 
 class Posterior(eqx.Module):
@@ -171,10 +185,15 @@ class Posterior(eqx.Module):
             )
 
     @property
+    def density(self) -> str:
+        """Which density of the problem it is of, by its name."""
+        return density_in(self.engine)
+
+    @property
     def log_evidence(self) -> float | None:
         """The logarithm of the data's density under the whole prior, where the engine gives it.
 
-        `conditional` does: exactly, or by importance sampling of what it does not integrate out.
+        `marginal` does: exactly, or by importance sampling of what it does not integrate out.
         """
         value = self.history.get("log_evidence")
         return float(value) if value is not None and np.isfinite(float(value)) else None

@@ -218,28 +218,27 @@ def linear_parts(problem: InverseProblem) -> Parts:
     """The split of a problem's coordinates; raises where nothing can be integrated out."""
     if len(problem.forwards) > 1:
         raise RieszError(
-            "conditional takes one experiment, and there are "
-            f"{len(problem.forwards)}: use laplace or nuts."
+            "the density marginal takes one experiment, and there are "
+            f"{len(problem.forwards)}: use the density exact."
         )
     if problem.linear is None:
         raise RieszError(
-            "conditional needs observations that are linear in the state, and there are "
-            f"{problem.observations.what.describe()}: use laplace or nuts."
+            "the density marginal needs observations that are linear in the state, and there are "
+            f"{problem.observations.what.describe()}: use the density exact."
         )
     if not problem.likelihood.is_normal:
         raise RieszError(
-            f"conditional needs normal noise, and it is {type(problem.likelihood).__name__} "
-            f"({problem.likelihood.describe()}): use laplace or nuts"
-            f"{', or emulate' if problem.likelihood.is_additive else ''}."
+            f"the density marginal needs normal noise; it is {type(problem.likelihood).__name__} "
+            f"({problem.likelihood.describe()}): use the density exact."
         )
     linear = affine_coordinates(problem)
     linear = np.intersect1d(linear, affine_beside_the_equation(problem))
     linear = np.setdiff1d(linear, read_by_noise(problem))
     if not len(linear):
         raise RieszError(
-            "the state is affine in none of the unknowns, so that conditional has nothing to "
-            "integrate out: it is for linear equations with an unknown source or unknown boundary "
-            "values. Use laplace, nuts or emulate."
+            "the state is affine in none of the unknowns, so that the density marginal has nothing "
+            "to integrate out: it is for linear equations with an unknown source or unknown "
+            "boundary values. Use the density exact."
         )
     others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
     names = tuple(

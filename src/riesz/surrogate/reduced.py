@@ -43,7 +43,7 @@ LARGEST = 10**8
 """Numbers in a table of cells by draws: a gigabyte. Of large meshes fewer draws are looked at."""
 
 
-class ReducedBasis(NamedTuple):
+class PodBasis(NamedTuple):
     """The mean of states, and modes of unit energy about it, at the free nodes."""
 
     mean: Float[np.ndarray, " free"]
@@ -56,7 +56,7 @@ class ReducedBasis(NamedTuple):
 
 def pod_basis(
     states: Snapshots, energy: sp.csr_array, num_modes: int, neglected: float
-) -> ReducedBasis:
+) -> PodBasis:
     """The modes that leave the least of some states: a share `neglected`, if so many can."""
     mean = states.mean(axis=0)
     offsets = states - mean
@@ -67,7 +67,7 @@ def pod_basis(
     beyond = np.cumsum(values[::-1])[::-1]  # what is left without this mode and those after it
     enough = int(np.sum(beyond > max(neglected, LEAST) ** 2 * whole))
     leading = slice(min(enough, num_modes, int(np.sum(values > LEAST**2 * whole))))
-    return ReducedBasis(mean, offsets.T @ (vectors[:, leading] / np.sqrt(values[leading])))
+    return PodBasis(mean, offsets.T @ (vectors[:, leading] / np.sqrt(values[leading])))
 
 
 class Coefficients(eqx.Module):
@@ -209,7 +209,7 @@ class ReducedEquation(eqx.Module):
 
 
 def reduced_equation(
-    forward: BoundaryValueProblem, z: ManyZ, basis: ReducedBasis, neglected: float, seed: int = 0
+    forward: BoundaryValueProblem, z: ManyZ, basis: PodBasis, neglected: float, seed: int = 0
 ) -> ReducedEquation:
     """Of a linear equation, for values of the unknowns that are like those given.
 

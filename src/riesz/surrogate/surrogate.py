@@ -25,11 +25,9 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
-from riesz.fem.assembly import dirichlet_values, jacobian, with_dirichlet
+from riesz.fem.assembly import dirichlet_values
 from riesz.fem.elements.domain import stiffness
-from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.solve import solve
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.penalty.rows import AbstractPlacedState, Place, values_at_nodes
 from riesz.priors.latent import LatentSpace
@@ -48,9 +46,6 @@ AFFINE_TOLERANCE = 1e-6
 
 COORDINATES = "riesz:coordinates"
 """The entry of `z` that holds the standard normal coordinates which a surrogate reads."""
-
-LARGEST = 4000
-"""Free nodes up to which the dense matrix of modes is formed."""
 
 Coordinates = Float[Array, " coordinate"]
 
@@ -192,7 +187,7 @@ def check_affine(
     if gap > max(AFFINE_TOLERANCE, 1e3 * np.finfo(dtype).eps) * size:
         raise RieszError(
             "the Dirichlet values depend on the unknowns, but not affinely: give them priors that "
-            "are normal, not of their logarithm, or use the engine nuts."
+            "are normal, not of their logarithm, or use the density exact."
         )
     return start, slopes
 
@@ -228,7 +223,7 @@ class Frame(eqx.Module):
         return (x - self.centre) / self.half_width
 
 
-class Surrogate(AbstractPlacedState):
+class SteadySurrogate(AbstractPlacedState):
     """A state for every value of the unknowns."""
 
     network: AbstractNetwork
@@ -257,7 +252,7 @@ def frame_of(mesh: Mesh, output_scale: float, dtype: np.dtype) -> Frame:
 
 
 def nodal_states(
-    surrogate: Surrogate,
+    surrogate: SteadySurrogate,
     nodes: Float[Array, "node dim"],
     coordinates: Float[Array, "draw coordinate"],
 ) -> Float[Array, "draw node"]:
@@ -266,51 +261,3 @@ def nodal_states(
     return jax.vmap(lambda c: values_at_nodes(surrogate, indices, nodes, {COORDINATES: c}))(
         coordinates
     )
-
-
-class NodalSurrogate(eqx.Module):
-    """Nodal values from the solution linearised at the origin, and from trained weights."""
-
-    weights: Float[Array, "free coordinate_plus_one"]  # what is trained
-    start: Float[Array, "free coordinate_plus_one"]
-    modes: Float[Array, "free free"]
-
-    def state(
-        self, problem: BoundaryValueProblem, latents: LatentSpace, coordinates: Coordinates
-    ) -> Float[Array, " node"]:
-        """All nodal values, with the prescribed ones put in."""
-        affine = jnp.concatenate([jnp.ones(1, coordinates.dtype), coordinates])
-        # Modes by weights first: draws of the coordinates outnumber the columns of the weights.
-        free = (self.start + self.modes @ self.weights) @ affine
-        return with_dirichlet(problem, free, latents.z(coordinates))
-
-
-def nodal_surrogate(
-    problem: BoundaryValueProblem, latents: LatentSpace, gram: SparseMatrix, epsilon: Scalar
-) -> NodalSurrogate:
-    """The surrogate for a problem, with the Gram matrix of its norm and a scale of errors."""
-    if problem.num_free > LARGEST:
-        raise RieszError(
-            f"a nodal surrogate on {problem.num_free} free nodes needs too large a matrix (at most "
-            f"{LARGEST} nodes): use the network."
-        )
-    origin = jnp.zeros(latents.num_coordinates, problem.dtype)
-    state, slopes, matrix = linearise_solution(problem, latents, origin)
-    factor = np.linalg.cholesky(np.asarray(gram.to_dense()))
-    modes = np.linalg.solve(np.asarray(matrix.to_dense()), factor)
-    start = jnp.column_stack([state, slopes])[problem.free]
-    return NodalSurrogate(jnp.zeros_like(start), start, epsilon * jnp.asarray(modes))
-
-
-@eqx.filter_jit
-def linearise_solution(
-    problem: BoundaryValueProblem, latents: LatentSpace, coordinates: Coordinates
-) -> tuple[Float[Array, " node"], Float[Array, "node coordinate"], SparseMatrix]:
-    """The solution, its derivatives by the coordinates, and the matrix there."""
-
-    def solution(coordinates: Coordinates) -> Float[Array, " node"]:
-        return solve(problem, latents.z(coordinates))
-
-    state = solution(coordinates)
-    matrix = jacobian(problem, state, latents.z(coordinates))
-    return state, jax.jacfwd(solution)(coordinates), matrix

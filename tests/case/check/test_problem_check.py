@@ -4,16 +4,16 @@ import json
 
 import numpy as np
 import pytest
+from tests.pairs import pair
 from tests.small_problem import problem_toml, rectangle, written
 from typer.testing import CliRunner
 
-import riesz as rz
 from riesz.case.check.description import Cost, area_text, cost_of, cost_text, engine_lines
 from riesz.case.check.predictive import PriorPredictive
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import app
-from riesz.engines.table import engine_of
 from riesz.errors import RieszError
+from riesz.inference.table import engine_of
 
 BODY = problem_toml(
     crs="EPSG:32612",
@@ -68,13 +68,13 @@ def test_a_named_engine_is_told_beside_what_auto_would_take(problem):
     case = read_problem(problem)
     assert len(engine_lines(case)) == 1
     assert case.check().numbers["auto"] is None
-    problem.write_text(f'{BODY}[engine]\nname = "nuts"\n')
+    problem.write_text(f'{BODY}[engine]\nname = "mcmc"\n')
     case = read_problem(problem)
     first, second = engine_lines(case)
-    assert first == "nuts, because the problem file names it"
-    assert second.startswith("auto would take conditional, because the state is linear")
-    assert case.check().numbers["auto"]["engine"] == "conditional"
-    problem.write_text(f'{BODY}[engine]\nname = "conditional"\n')
+    assert first == "mcmc, because the problem file names it"
+    assert second.startswith("auto would take laplace(marginal), because the state is linear")
+    assert case.check().numbers["auto"]["engine"] == "laplace(marginal)"
+    problem.write_text(f'{BODY}[engine]\nname = "laplace"\ndensity = "marginal"\n')
     assert engine_lines(read_problem(problem))[1].startswith("auto would take it too, because the")
 
 
@@ -84,10 +84,14 @@ def test_costs_grow_with_the_problem_and_are_told_in_sensible_units(problem):
     small = case.problem
     problem.write_text(BODY.replace("max_edge = 900", "max_edge = 90"))
     large = read_problem(problem).problem
-    for engine in map(engine_of, ("conditional", "laplace", "nuts", "emulate", "relax")):
+    names = ("laplace(marginal)", "laplace", "mcmc", "gaussian-vi(surrogate)", "mcmc(relaxed)")
+    for engine in map(engine_of, names):
         assert cost_of(large, engine).seconds > cost_of(small, engine).seconds
         assert cost_of(large, engine).megabytes > cost_of(small, engine).megabytes
-    assert cost_of(large, rz.Nuts()).seconds > cost_of(large, rz.Conditional()).seconds
+    assert (
+        cost_of(large, pair("mcmc", kernel="nuts")).seconds
+        > cost_of(large, pair("laplace(marginal)")).seconds
+    )
     assert [cost_text(s) for s in (3.0, 62.0, 600.0, 7200.0)] == [
         "10 seconds",
         "60 seconds",

@@ -173,7 +173,10 @@ def test_limits_logs_noise_columns_and_covariates_reach_the_likelihood(tmp_path)
         ),
         (with_keys("domain", 'layer = "a"'), "area.geojson has no layers"),
         (f'crs = "+proj=nothing"\n{BODY}', "is not known"),
-        (f"[engine]\nname = 'conditional'\n{BODY}", "conditional needs normal noise"),
+        (
+            f"[engine]\nname = 'laplace'\ndensity = 'marginal'\n{BODY}",
+            "marginal needs normal noise",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_told(tmp_path, body, message):

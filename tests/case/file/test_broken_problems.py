@@ -122,8 +122,8 @@ BROKEN = [
     ('"log-gp"', '"loggp"', r"unknowns.transmissivity has the prior 'loggp': did you mean"),
     ("median = 1000", "median = -1000", "median is -1000: give a number above 0"),
     ("log_sd = 1.0", "sd = 1.0", r"unknowns.transmissivity has the key 'sd'"),
-    ('"laplace"', '"laplas"', r"there is no engine 'laplas': did you mean 'laplace'\?"),
-    ('name = "laplace"', "[engine.nuts]\nsampels = 3", "nuts has no setting 'sampels'"),
+    ('"laplace"', '"laplas"', r"there is no method 'laplas': did you mean 'laplace'\?"),
+    ('name = "laplace"', "[engine.mcmc]\nnum_sampels = 3", "mcmc has no setting 'num_sampels'"),
     ("x = 1500\n", "", r"wells.1 lacks the key 'x': give a number, or name a table by 'file'"),
     ("x = 1500", 'x = "east"', "wells.1 has x = 'east', which is no number: columns need the key"),
     (

@@ -7,14 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests import small_problem
+from tests.pairs import pair
 
 from riesz.case.check.description import exchange_numbers, rivers_lines, wells_lines
 from riesz.case.file.measurements import MeasurementTable, read_measurements
 from riesz.case.file.problem import inputs_content, read_case, read_problem
 from riesz.case.file.rivers import RiverTable, lines_of_river, read_rivers
 from riesz.case.file.wells import WellTable, read_wells, wells_content
-from riesz.engines.conditional.engine import Conditional
-from riesz.engines.laplace.engine import Laplace
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.assembly import residual
 from riesz.fem.fluxes import budget
@@ -162,7 +161,7 @@ def test_conditional_finds_an_unknown_rate(mixed, tmp_path):
     case = read_problem(
         written(tmp_path, WELLS + UNKNOWN, with_heads_of(mixed, jnp.asarray([-0.35])))
     )
-    found = Conditional().run(case.problem)
+    found = pair("laplace(marginal)").run(case.problem)
     assert float(found.coordinate_mean()[0]) == pytest.approx(-0.35, abs=1e-3)
     assert float(found.coordinate_covariance()[0, 0]) < 1e-6
 
@@ -177,7 +176,7 @@ def test_laplace_finds_an_unknown_conductance(tmp_path):
     case = read_problem(written(tmp_path, body))
     assert "conductance unknown 'bed'" in rivers_lines(case)[0]
     case = read_problem(written(tmp_path, body, with_heads_of(case, jnp.asarray([0.7]))))
-    found = Laplace().run(case.problem)
+    found = pair("laplace").run(case.problem)
     assert float(found.coordinate_mean()[0]) == pytest.approx(0.7, abs=0.01)
 
 

@@ -8,12 +8,14 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from tests import small_problem
+from tests.pairs import pair
 
+import riesz as rz
 from riesz.case.file.problem import read_problem, tables_in
-from riesz.case.file.schema import ProblemTables
-from riesz.engines.table import ENGINES, engine_class
+from riesz.case.file.schema import EngineTable, ProblemTables
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import epsg_code
+from riesz.inference.table import AMORTISE, DENSITIES, METHODS, RENAMED, class_of
 from riesz.io import write_mesh
 from riesz.io.tables.layers import read_table
 from riesz.mesh.shapes import rectangle
@@ -114,14 +116,14 @@ def test_a_problem_is_built_as_written(tmp_path):
         ("[boundary.left]", "[boundry.left]", r"the file has the key 'boundry'.*'boundary'\?"),
         (
             "[noise]",
-            '[engine]\nname = "nut"\n[noise]',
-            r"engine.name is wrong: .*'nut': .*'nuts'\?",
+            '[engine]\nname = "mcm"\n[noise]',
+            r"engine is wrong: .*'mcm': .*'mcmc'\?",
         ),
-        ("[noise]", "[engine.nuts]\nsamples = 3\n[noise]", "nuts has no setting 'samples': .*num"),
+        ("[noise]", "[engine.mcmc]\nsamples = 3\n[noise]", "mcmc has no setting 'samples': .*num"),
         (
             "[noise]",
-            "[engine.emulate]\nrounds = 0\n[noise]",
-            "rounds of emulate is 0: give a whole",
+            "[engine.surrogate]\nrounds = 0\n[noise]",
+            "rounds of surrogate is 0: give a whole",
         ),
         ("[domain]", 'crs = "WGS84"\n[domain]', "crs is 'WGS84': give an EPSG code"),
         ("[domain]", 'crs = "EPSG:99999"\n[domain]', "the CRS 'EPSG:99999' is not known"),
@@ -289,16 +291,19 @@ def test_without_levels_the_coarsest_mesh_keeps_some_edges(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"levels = 2": "levels = 1"}, "emulate works on mini-patches of a hierarchy"),
+        ({"levels = 2": "levels = 1"}, "surrogate works on mini-patches of a hierarchy"),
         ({"value = 0.0": 'value = "a"'}, "but not affinely"),
         (
-            {'name = "emulate"': 'name = "relax"', "sd = 0.05": 'sd = 0.05\nkind = "student-t"'},
+            {
+                'density = "surrogate"': 'density = "relaxed"',
+                "sd = 0.05": 'sd = 0.05\nkind = "student-t"',
+            },
             "needs independent normal noise",
         ),
     ],
 )
 def test_an_engine_that_cannot_is_told_before_any_work(tmp_path, changes, message):
-    content = f'{SQUARE}\n[engine]\nname = "emulate"\n'
+    content = f'{SQUARE}\n[engine]\nname = "gaussian-vi"\ndensity = "surrogate"\n'
     for old, new in changes.items():
         content = content.replace(old, new, 1)
     with pytest.raises(RieszError, match=message):
@@ -413,48 +418,98 @@ def test_wells_in_degrees_on_a_domain_in_metres_are_told_as_such(tmp_path):
         read_problem(written(tmp_path, SQUARE, "x,y,value\n3,0.5,0.3\n"))
 
 
-SAMPLING = ("num_warmup", "num_samples", "num_chains", "target_accept")
 GIVEN = {
     "epsilon_rel": '"learned"',
-    "surrogate": '"nodal"',
-    "norm": '"exact"',
     "gram": "{ diffusivity = 2.0, reaction = 1.0 }",
-    "over": '"nuts"',
+    "kernel": '"nuts"',
     "start": '"laplace"',
     "linear_solver": '"dense"',
     "dense_mass": "false",
     "tries_states": "false",
-    "tail": "0.5",
+    "at_mode": "true",
     "tolerance": "1e-4",
     "model": '"reduced"',
     "noise_factor": "2.0",
 }
 """What is not a whole number or a share, as a problem file writes it."""
 
+BY_NUTS = ("dense_mass", "max_tree_depth")
+
 
 @pytest.mark.parametrize(
-    ("engine", "setting"), [(n, one) for n in ENGINES for one in engine_class(n).model_fields]
+    ("part", "setting"),
+    [(name, one) for name in (*METHODS, *DENSITIES) for one in class_of(name).model_fields],
 )
-def test_every_setting_of_every_engine_is_reached_from_a_problem_file(engine, setting):
-    default = getattr(engine_class(engine)(), setting)
+def test_every_setting_of_every_part_is_reached_from_a_problem_file(part, setting):
+    default = getattr(class_of(part)(), setting)
     text = GIVEN.get(setting) or ("0.03" if isinstance(default, float) else "7")
-    needed = 'over = "nuts"\n' if engine == "conditional" and setting in SAMPLING else ""
-    content = f"{SQUARE}\n[engine.{engine}]\n{needed}{setting} = {text}\n"
+    needed = 'kernel = "nuts"\n' if setting in BY_NUTS else ""
+    content = f"{SQUARE}\n[engine.{part}]\n{needed}{setting} = {text}\n"
     tables = ProblemTables.model_validate(tomllib.loads(content))
-    found = getattr(tables.engine.engine(engine), setting)
+    method, density = (part, None) if part in METHODS else ("mcmc", part)
+    engine = tables.engine.engine(method, density)
+    found = engine.settings()[setting if part == AMORTISE else f"{part}.{setting}"]
     assert type(found) is not str or found == text.strip('"')
     assert repr(found) != repr(default)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_misspelt_setting_of_any_engine_is_told_with_the_nearest_one(engine):
-    setting = next(iter(engine_class(engine).model_fields))
-    content = f"{SQUARE}\n[engine.{engine}]\n{setting}x = 1\n"
+@pytest.mark.parametrize("part", [*METHODS, *DENSITIES])
+def test_a_misspelt_setting_of_any_part_is_told_with_the_nearest_one(part):
+    setting = next(iter(class_of(part).model_fields))
+    content = f"{SQUARE}\n[engine.{part}]\n{setting}x = 1\n"
     with pytest.raises(ValueError, match=f"has no setting '{setting}x': did you mean '{setting}'"):
         ProblemTables.model_validate(tomllib.loads(content))
 
 
 def test_a_setting_in_the_table_of_all_engines_is_sent_to_its_own(tmp_path):
     body = f'{SQUARE}[engine]\nlinear_solver = "dense"\n'
-    with pytest.raises(FileFormatError, match=r"write it in \[engine.laplace\], as a setting of"):
+    with pytest.raises(FileFormatError, match=r"write it in \[engine.exact\], as a setting of"):
         read_problem(written(tmp_path, body))
+
+
+@pytest.mark.parametrize(
+    ("old", "taken"),
+    [
+        ('name = "laplace"', pair("laplace")),
+        ('name = "mcmc(marginal)"', pair("mcmc(marginal)")),
+        ('name = "variational"', pair("gaussian-vi")),
+        ('name = "sample"\nsample = { num_chains = 2 }', pair("mcmc", num_chains=2)),
+        ('name = "nuts"\nnuts = { num_samples = 7 }', pair("mcmc", kernel="nuts", num_samples=7)),
+        (
+            'name = "nuts"\nnuts = { start = "sample" }',
+            pair("mcmc", kernel="nuts", start=rz.MCMC()),
+        ),
+        ('name = "reduced"\nreduced = { num_modes = 9 }', pair("mcmc(reduced-basis)", num_modes=9)),
+        ('name = "emulate"\nemulate = { rounds = 3 }', pair("gaussian-vi(surrogate)", rounds=3)),
+        (
+            'name = "relax"\nrelax = { epsilon_rel = 2.0 }',
+            pair("gaussian-vi(relaxed)", epsilon_rel=2.0),
+        ),
+        (
+            'name = "conditional"\nconditional = { num_others = 7 }',
+            pair("laplace(marginal)", num_values=7),
+        ),
+        (
+            'name = "conditional"\nconditional = { over = "mode" }',
+            pair("laplace(marginal)", at_mode=True),
+        ),
+        (
+            'name = "conditional"\nconditional = { over = "nuts" }',
+            pair("mcmc(marginal)", kernel="nuts"),
+        ),
+    ],
+)
+def test_engines_of_earlier_versions_are_read_with_a_word_about_what_to_write(old, taken):
+    table = EngineTable.model_validate(tomllib.loads(old))
+    assert table.engine(table.name, table.density) == taken
+    name = old.split('"')[1]
+    told = [note.values["old"] for note in table.notes if note.code == "engine_renamed"]
+    assert told == ([name] if name in RENAMED else [])
+    assert EngineTable.model_validate(table.model_dump()).notes == ()
+
+
+def test_an_engine_of_an_earlier_version_is_told_with_the_problem(tmp_path):
+    body = f'{SQUARE}[engine]\nname = "nuts"\n'
+    case = read_problem(written(tmp_path, body))
+    assert case.choice().engine == pair("mcmc", kernel="nuts")
+    assert case.notes == (Note("engine_renamed", old="nuts", method="mcmc", density="exact"),)

@@ -211,7 +211,7 @@ def test_the_command_writes_beside_the_run_which_stays_whole(
     assert (run_folder / "report.html").stat().st_size == told["bytes"]
     assert told["trust"] == "doubtful"
     assert read_run(run_folder).posterior.engine == "laplace"
-    posterior = dataclasses.replace(read_run(run_folder).posterior, engine="conditional")
+    posterior = dataclasses.replace(read_run(run_folder).posterior, engine="laplace(marginal)")
     weighed = {k: {"k_hat": jnp.asarray(k)} for k in (0.3, 0.9)}
     made = [dataclasses.replace(posterior, history=history) for history in weighed.values()]
     assert [method_of(one) for one in made] == [WEIGHED, PARTLY]

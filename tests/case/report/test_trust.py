@@ -114,7 +114,7 @@ def test_an_approximation_that_nobody_checked_is_called_so_and_an_exact_one_is_n
     assert told()["Check by exact solves"].level == told(method=PARTLY)["Method"].level == OPEN
     assert "--check" in told()["Check by exact solves"].words
     assert told(method=EXACT)["Method"].level == told(method=WEIGHED)["Method"].level == GOOD
-    assert 'over = "nuts"' in told(method=PARTLY)["Method"].words
+    assert 'name = "mcmc"' in told(method=PARTLY)["Method"].words
     assert told(method=SAMPLED)["r_hat (agreement of chains)"].level == BAD
 
 
@@ -164,7 +164,7 @@ def test_what_auto_did_is_no_warning_unless_nothing_passed():
     good = Verdict("k-hat", "0.1", GOOD, "")
     failed = Note("engine_inadequate", engine="laplace", reason=Note("k_hat_high", value=0.9))
     took = Note("auto_started", engine="laplace", reason=Note("normal_first", size=2))
-    last = Note("engine_adequate", engine="sample")
+    last = Note("engine_adequate", engine="mcmc")
     passed = (took, failed.with_severity(Severity.INFO), last)
     assert overall([good], passed) == GOOD
     assert overall([good], (*passed, text_note("another warning"))) == DOUBTFUL

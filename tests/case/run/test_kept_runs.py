@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.command import run
+from tests.pairs import pair, replace_run
 from tests.small_problem import written
 from tests.tiny_run import FOUND, tiny_run
 
@@ -19,7 +20,6 @@ from riesz.case.file.problem import read_problem
 from riesz.case.run.folder import read_run
 from riesz.case.run.misfit import read_misfit
 from riesz.case.run.write import account_of, write_run
-from riesz.engines.nuts.engine import Nuts
 from riesz.errors import FileFormatError, RieszError
 from riesz.inference.fit import Choice, fit
 from riesz.notes import Note, text_note
@@ -66,7 +66,8 @@ def test_whoever_predicts_imports_no_engine():
     told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     modules = told.stdout.split()
     assert "riesz.prediction.draws" in modules
-    assert not [name for name in modules if name.startswith(("riesz.engines", "optax"))]
+    absent = ("riesz.method", "riesz.density", "optax")
+    assert not [name for name in modules if name.startswith(absent)]
 
 
 def test_a_measurement_is_wider_than_the_value_by_the_noise(folder, tmp_path):
@@ -133,7 +134,7 @@ def posterior_of(folder, coordinates):
     """Of a diffusivity, by draws of its coordinate: far out it is infinite."""
     case = read_problem(written(folder))
     draws = EmpiricalDraws(jnp.asarray(coordinates, float).reshape(1, -1, 1))
-    return case, Posterior(case.problem, draws, ExactStates(), {}, "nuts", 0)
+    return case, Posterior(case.problem, draws, ExactStates(), {}, "mcmc", 0)
 
 
 @pytest.mark.slow
@@ -163,7 +164,12 @@ def test_what_contradicts_a_model_is_kept_and_read(tmp_path):
 
 def test_what_was_fitted_is_kept_where_it_cannot_be_summarised(tmp_path):
     case, posterior = posterior_of(tmp_path, [1e5, 2e5, 3e5, 0.0])
-    details = {"choice": Choice(Nuts(), text_note("so")), "command": "", "seed": 0, "seconds": 1.0}
+    details = {
+        "choice": Choice(pair("mcmc", kernel="nuts"), text_note("so")),
+        "command": "",
+        "seed": 0,
+        "seconds": 1.0,
+    }
     numbers = write_run(tmp_path / "run", case, *account_of(posterior), **details)
     assert "has no solution for 3 of 4 draws" in numbers["failed"]
     run = read_run(tmp_path / "run")
@@ -185,11 +191,11 @@ def fails(*_, **__):
 
 
 def test_an_engine_that_fails_leaves_a_message_and_status_one(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Nuts, "run", fails)
-    words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "nuts"]
+    replace_run(monkeypatch, "mcmc", fails)
+    words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "mcmc"]
     status, _, errors = run(words, monkeypatch, capsys)
     assert status == 1
-    assert "riesz: the engine nuts failed: the linear solve broke down. Look for" in errors
+    assert "riesz: the engine mcmc failed: the linear solve broke down. Look for" in errors
     assert "Traceback" not in errors
     assert "JIT" not in errors
 
@@ -198,9 +204,9 @@ def test_a_mistake_in_an_engine_is_no_failure_of_numbers(tmp_path, monkeypatch):
     def mistaken(*_, **__):
         raise NotImplementedError("no such branch")
 
-    monkeypatch.setattr(Nuts, "run", mistaken)
+    replace_run(monkeypatch, "mcmc", mistaken)
     with pytest.raises(NotImplementedError):
-        fit(read_problem(written(tmp_path)).problem, "nuts")
+        fit(read_problem(written(tmp_path)).problem, "mcmc")
 
 
 def test_a_summary_that_fails_leaves_the_run_a_message_and_status_one(
@@ -208,11 +214,11 @@ def test_a_summary_that_fails_leaves_the_run_a_message_and_status_one(
 ):
     def fitted(engine, problem, **_):
         draws = EmpiricalDraws(jnp.zeros((1, 4, problem.num_coordinates)))
-        return Posterior(problem, draws, ExactStates(), {}, "nuts", 0)
+        return Posterior(problem, draws, ExactStates(), {}, "mcmc", 0)
 
-    monkeypatch.setattr(Nuts, "run", fitted)
+    replace_run(monkeypatch, "mcmc", fitted)
     monkeypatch.setattr("riesz.case.run.write.draws_and_course", fails)
-    words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "nuts"]
+    words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "mcmc"]
     status, _, errors = run(words, monkeypatch, capsys)
     assert status == 1
     assert "the posterior is kept, but could not be summarised: the linear solve broke" in errors

@@ -6,14 +6,13 @@ import warnings
 import numpy as np
 import pytest
 from tests.case.data.test_problem_data import BODY, WELLS, with_keys, written
+from tests.pairs import pair
 
 from riesz.case.file.problem import read_case, read_problem, tables_in
 from riesz.case.run import fit
 from riesz.case.run.compare import compare_runs
 from riesz.case.run.fit import decide_local
 from riesz.comparison.results import Difference
-from riesz.engines.conditional.engine import Conditional
-from riesz.engines.nuts.engine import Nuts
 from riesz.geometry.crs import project
 
 
@@ -31,12 +30,12 @@ def found_gain(gain):
 def test_what_is_decided_stands_beside_the_text_that_a_run_keeps(case, monkeypatch):
     assert "local" in case.problem.latents.names
     monkeypatch.setattr(fit, "gain_by", found_gain(0.5))
-    kept = decide_local(case, Conditional())
+    kept = decide_local(case, pair("laplace(marginal)"))
     assert kept.decided["observations"] == {"local": True}
     assert kept.problem is case.problem
     assert kept.remarks[0].startswith("with what neighbours share")
     monkeypatch.setattr(fit, "gain_by", found_gain(-0.5))
-    dropped = decide_local(case, Conditional())
+    dropped = decide_local(case, pair("laplace(marginal)"))
     assert dropped.decided["observations"] == {"local": False}
     assert dropped.content == kept.content == case.path.read_bytes()
     assert tables_in(case.path, case.content, dropped.decided) == dropped.tables
@@ -52,7 +51,7 @@ def test_the_run_keeps_the_verdict_that_compare_gives_of_it(tmp_path):
     path = written(tmp_path, body, "x,y,value\n" + "\n".join(rows) + "\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        run = read_problem(path).fit(tmp_path / "out", "conditional", progress=False)
+        run = read_problem(path).fit(tmp_path / "out", "laplace(marginal)", progress=False)
     chosen, *verdict = run.numbers["remarks"]
     assert "what neighbours share" in chosen
     assert verdict == list(map(str, compare_runs([tmp_path / "out"]).verdict))
@@ -77,17 +76,17 @@ def test_places_are_projected_once_whatever_is_decided(tmp_path, monkeypatch, ke
     again = read_case(path, coarse=case.coarse)
     np.testing.assert_array_equal(again.prepared.points, case.prepared.points)
     monkeypatch.setattr(fit, "gain_by", found_gain(-0.5))
-    dropped = decide_local(case, Conditional())
+    dropped = decide_local(case, pair("laplace(marginal)"))
     seen = dropped.problem.observations.points
     np.testing.assert_allclose(seen, metres, atol=1e-3)
 
 
 def test_engines_without_a_closed_form_keep_it(case):
-    kept = decide_local(case, Nuts())
+    kept = decide_local(case, pair("mcmc", kernel="nuts"))
     assert kept.tables.observations.local is True
-    assert "found out by conditional alone" in kept.remarks[0]
+    assert "only the density marginal finds out" in kept.remarks[0]
 
 
 def test_what_the_file_decides_stays(tmp_path):
     plain = read_problem(written(tmp_path, BODY, WELLS.replace("<1.5", "1.5")))
-    assert decide_local(plain, Conditional()) is plain
+    assert decide_local(plain, pair("laplace(marginal)")) is plain

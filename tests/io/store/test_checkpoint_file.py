@@ -11,12 +11,12 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from riesz.engines.checkpoint import leaves_of, with_leaves
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store import checkpoint as checkpoint_file
 from riesz.io.store.checkpoint import Checkpoint, read_checkpoint
 from riesz.mesh.shapes import rectangle
+from riesz.method.checkpoint import leaves_of, with_leaves
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import full_rank
@@ -44,7 +44,7 @@ def problem():
     )
 
 
-def opened(path, problem, *, engine="nuts", seed=3, told=None, **settings):
+def opened(path, problem, *, engine="mcmc", seed=3, told=None, **settings):
     checkpoint = Checkpoint(path, seconds=0, **({} if told is None else {"told": told}))
     checkpoint.begin(problem, engine, seed, SETTINGS | settings)
     return checkpoint
@@ -87,7 +87,7 @@ def test_states_are_written_when_it_is_time_and_at_the_end(problem, tmp_path, mo
     now = [0.0]
     monkeypatch.setattr(checkpoint_file.time, "monotonic", lambda: now[0])
     checkpoint = Checkpoint(tmp_path / "new" / "checkpoint", seconds=10)
-    checkpoint.begin(problem, "nuts", 0, {})
+    checkpoint.begin(problem, "mcmc", 0, {})
     for now[0], stored in ((9.0, None), (10.0, 10.0), (19.0, 10.0), (20.0, 20.0), (21.0, 20.0)):
         checkpoint.keep("mode", {"at": now[0]})
         assert at(checkpoint.path) == stored
@@ -149,7 +149,7 @@ def test_a_newer_format_is_named(problem, content, path):
     ("change", "message"),
     [
         ({"seed": 4}, r"differs in seed \(saved: 3; given: 4\): go on with what it was begun"),
-        ({"engine": "laplace"}, r"differs in engine \(saved: nuts; given: laplace\):"),
+        ({"engine": "laplace"}, r"differs in engine \(saved: mcmc; given: laplace\):"),
         ({"num_samples": 6}, r"differs in setting num_samples \(saved: 5; given: 6\)"),
         ({"more": True}, r"setting more \(saved: None; given: True\)"),
     ],
@@ -201,7 +201,7 @@ def test_a_full_disk_is_told_once_and_the_last_good_checkpoint_stays(problem, pa
 def test_a_folder_that_cannot_be_made_is_told(problem, tmp_path):
     (tmp_path / "file").touch()
     checkpoint = Checkpoint(tmp_path / "file" / "checkpoint", seconds=0)
-    checkpoint.begin(problem, "nuts", 0, {})
+    checkpoint.begin(problem, "mcmc", 0, {})
     with pytest.warns(UserWarning, match=r"no checkpoint: .*(File exists|Not a directory)"):
         checkpoint.keep("mode", {"done": 1})
 
@@ -216,5 +216,5 @@ def test_an_object_that_served_another_fit_has_forgotten_it(problem, tmp_path):
     checkpoint = opened(tmp_path / "checkpoint", problem)
     checkpoint.keep("chain 0", STATE)
     checkpoint.path.unlink()
-    checkpoint.begin(problem, "nuts", 4, SETTINGS)
+    checkpoint.begin(problem, "mcmc", 4, SETTINGS)
     assert checkpoint.restore("chain 0") is None

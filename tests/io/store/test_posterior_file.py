@@ -13,9 +13,9 @@ import numpyro.distributions as dist
 import pytest
 from tests.linear_gaussian import exact_posterior, linear_problem
 
-from riesz.engines.emulate.start import initial_surrogate
-from riesz.engines.relax.discrepancy import gram_factor
-from riesz.engines.relax.states import RelaxedStates
+from riesz.density.relaxed.discrepancy import gram_factor
+from riesz.density.relaxed.states import RelaxedStates
+from riesz.density.surrogate.start import initial_surrogate
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, reaction, source
@@ -64,7 +64,9 @@ def saved_once(tmp_path_factory):
     folder, problem = tmp_path_factory.mktemp("saved") / "run", small_problem()
     history = {"kl": jnp.arange(3.0)}
     notes = (text_note("so"),)
-    posterior = Posterior(problem, STANDARD, ExactStates(Dense()), history, "emulate", 3, notes)
+    posterior = Posterior(
+        problem, STANDARD, ExactStates(Dense()), history, "gaussian-vi(surrogate)", 3, notes
+    )
     save_posterior(folder, posterior)
     return folder, problem, posterior
 
@@ -107,7 +109,7 @@ def test_states_under_a_relaxed_equation_read_back_and_predict_the_same(tmp_path
     states = RelaxedStates(
         jnp.array([0.2]), jnp.zeros(1), gram_factor(dual_norm(problem.forward).gram)
     )
-    posterior = Posterior(problem, STANDARD, states, {}, "relax", 0)
+    posterior = Posterior(problem, STANDARD, states, {}, "gaussian-vi(relaxed)", 0)
     save_posterior(tmp_path, posterior)
     again = load_posterior(tmp_path, small_problem(num_cells=3))
     assert eqx.tree_equal(again.states, states)

@@ -17,23 +17,23 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.emulate.engine import num_features
-from riesz.engines.emulate.rounds import WIDENED
-from riesz.engines.emulate.start import (
+from riesz.density.surrogate.rounds import WIDENED
+from riesz.density.surrogate.start import (
     equation_inputs,
     initial_surrogate,
     log_likelihoods,
     reference_penalty,
 )
-from riesz.engines.emulate.variational import match_normals, maximise_elbo
-from riesz.engines.training import train
+from riesz.density.surrogate.surrogate import num_features
+from riesz.density.surrogate.variational import match_normals, maximise_elbo
+from riesz.method.training import train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws, FullRank, antithetic, full_rank
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import AbstractNetwork
-from riesz.surrogate.surrogate import Surrogate
+from riesz.surrogate.surrogate import SteadySurrogate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ def emulate_by_gradients(
     *,
     seed: int = 0,
     settings: GradientSettings | None = None,
-    surrogate: Surrogate | None = None,
+    surrogate: SteadySurrogate | None = None,
     progress: bool = False,
 ) -> Posterior:
     """Infer the unknowns with a surrogate that is trained on any penalty."""
@@ -96,7 +96,7 @@ class EmulateData(eqx.Module):
 
     problem: InverseProblem
     penalty: AbstractPenalty
-    surrogate: Surrogate  # with a network that is not read
+    surrogate: SteadySurrogate  # with a network that is not read
     reference: Float[Array, ""]  # the penalty before training, which makes the loss one
 
 
@@ -166,14 +166,14 @@ def family_optimiser(settings: GradientSettings) -> optax.GradientTransformation
 def trained(
     problem: InverseProblem,
     penalty: AbstractPenalty,
-    surrogate: Surrogate,
+    surrogate: SteadySurrogate,
     family: FullRank,
     settings: GradientSettings,
     reference: Float[Array, ""],
     key: PRNGKeyArray,
     *,
     progress: bool,
-) -> tuple[Surrogate, FullRank, dict[str, Float[np.ndarray, " step"]]]:
+) -> tuple[SteadySurrogate, FullRank, dict[str, Float[np.ndarray, " step"]]]:
     """Surrogate and q after both stages, and the curves of the terms."""
     prior_key, key = jr.split(key)
     state = EmulateState(

@@ -16,8 +16,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.training import History, Terms, train
 from riesz.errors import RieszError
+from riesz.method.training import History, Terms, train
 from riesz.priors.kernels import RBF, AbstractKernel
 from riesz_paper.baselines.gp_physics.sparse_process import (
     SparseProcess,

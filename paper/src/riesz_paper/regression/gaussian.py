@@ -18,7 +18,7 @@ import jax.random as jr
 import jax.scipy as jsp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.training import minimise
+from riesz.method.training import minimise
 from riesz_paper.regression.effects import PRIOR_SPREAD, AbstractEffect, Parameters
 from riesz_paper.regression.sites import Matrix, Sites, Variances
 

@@ -3,11 +3,11 @@
 import shlex
 from pathlib import Path
 
+from riesz.amortise.engine import Amortise
 from riesz.case.file.problem import Case
 from riesz.case.options import CalibrationOptions
 from riesz.diagnose.calibration import Calibration
 from riesz.diagnose.simulation import sbc
-from riesz.engines.amortise.engine import Amortise
 from riesz.io.store.files import make_folder
 from riesz.io.store.results import results, write_results
 from riesz.plot.figure import save_figure

@@ -7,10 +7,10 @@ import numpy as np
 
 from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.file.problem import Case
-from riesz.engines.base import AbstractEngine
-from riesz.engines.table import AUTO
+from riesz.density.engine import AbstractEngine
 from riesz.geometry.crs import length_unit, place_on_earth, short_crs
 from riesz.inference.fit import Choice
+from riesz.inference.table import AUTO
 from riesz.mesh.facets import facet_measures
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import facets_of_tag

@@ -58,16 +58,18 @@ from riesz.case.file.time_axis import check_times, time_notes
 from riesz.case.file.wells import WellPoints, read_wells, well_sources, wells_content
 from riesz.case.options import CalibrationOptions, FitOptions, takes
 from riesz.case.table import Decisions, parse_table, toml_in
-from riesz.engines.base import AbstractEngine
-from riesz.engines.table import AUTO, engine_class
-from riesz.errors import error_context
+from riesz.density.base import AbstractDensityKind
+from riesz.density.engine import AbstractEngine
+from riesz.errors import RieszError, error_context
 from riesz.geometry.crs import could_be_degrees, is_crs_text, is_geographic
 from riesz.inference.fit import ASKED_FOR, Choice, choose_engine
+from riesz.inference.table import AMORTISE, AUTO, SURROGATE, engine_of
 from riesz.io.maps.outlines import OutlineFile
 from riesz.io.maps.raster import check_crs, crs_notes
 from riesz.io.store.files import read_bytes
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import Hierarchy, hierarchy
+from riesz.method.base import AbstractMethod
 from riesz.notes import Note, note_of_warning
 from riesz.observe.observations import observations
 from riesz.priors.gaussian_process import GP
@@ -157,19 +159,28 @@ class Case:
         decided = {**self.decided, "observations": {LOCAL: local}}
         return replace(self, tables=tables, problem=problem, decided=decided, remarks=remarks)
 
-    def choice(self, engine: AbstractEngine | str | None = None) -> Choice:
-        """The engine that will be taken, and why; `engine` overrules the file."""
-        if isinstance(engine, AbstractEngine):
-            engine.check(self.problem)
-            return Choice(engine, ASKED_FOR)
-        name = self.tables.engine.name if engine is None else engine
+    def choice(
+        self,
+        engine: AbstractMethod | AbstractEngine | str | None = None,
+        density: AbstractDensityKind | str | None = None,
+    ) -> Choice:
+        """The engine that will be taken, and why; `engine` and `density` overrule the file."""
+        table = self.tables.engine
+        if engine is None:
+            density = table.density if density is None else density
+        if isinstance(engine, AbstractMethod | AbstractEngine):
+            own = engine_of(engine, density, table.settings)
+            own.check(self.problem)
+            return Choice(own, ASKED_FOR)
+        name = table.name if engine is None else engine
         if name == AUTO:
+            if density is not None:
+                raise RieszError("auto chooses the density, too: name an engine beside it.")
             taken = choose_engine(self.problem)
-            own = self.tables.engine.engine
-            then = tuple(own(one.name) for one in taken.then)
-            return Choice(own(taken.engine.name), taken.why, then)
+            then = tuple(table.engine(one.name) for one in taken.then)
+            return Choice(table.engine(taken.engine.name), taken.why, then)
         asked = Note("named_by_file") if engine is None else ASKED_FOR
-        own = self.tables.engine.engine(name)
+        own = engine_of(name, density, table.settings)
         own.check(self.problem)
         return Choice(own, asked)
 
@@ -234,6 +245,7 @@ def read_case(
     with warnings.catch_warnings(record=True) as caught, error_context(path):
         warnings.simplefilter("always")
         problem = build_problem(path, tables, prepared, result, domain, rivers)
+    notes += tables.engine.notes
     notes += time_notes(problem.time) + idle_notes(mesh, tables.boundary)
     notes += [] if tables.crs is None else crs_notes(tables.crs)
     notes += prepared.notes
@@ -366,8 +378,7 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
     gradient would keep one for each point, inducing point and unknown, which takes gigabytes.
     """
     priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}
-    name = tables.engine.name
-    if nested and (name == AUTO or not engine_class(name).is_exact):
+    if nested and (tables.engine.name in (AUTO, AMORTISE) or tables.engine.density == SURROGATE):
         return priors
     prescribed = prescribed_at(tables.boundary).values()
     return {

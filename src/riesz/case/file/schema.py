@@ -27,10 +27,22 @@ from riesz.case.file.stresses import SeriesTable
 from riesz.case.file.time_axis import STEADY, TimeTable
 from riesz.case.file.wells import WellTable
 from riesz.case.table import FileTable, under
-from riesz.engines.base import AbstractEngine
-from riesz.engines.table import AUTO, ENGINES, check_engine, engine_class, engine_of
+from riesz.density.engine import AbstractEngine
 from riesz.errors import RieszError, any_of, nearest
+from riesz.inference.table import (
+    AUTO,
+    DENSITIES,
+    METHODS,
+    RENAMED,
+    build_density,
+    build_method,
+    check_engine,
+    class_of,
+    engine_of,
+    rename_table,
+)
 from riesz.mesh.tags import REST
+from riesz.notes import Note
 from riesz.problem.unknowns import check_free_names
 
 
@@ -98,20 +110,23 @@ SERIES_PLACES = ("equation.source", "equation.reaction", "equation.diffusion", "
 
 
 class EngineTable(FileTable):
-    """Which engine, and the settings of each: a table [engine.NAME] for any that there is."""
+    """Which method, on which density, and settings: a table [engine.NAME] for any that there is."""
 
     name: str = AUTO
+    density: str | None = None
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    notes: tuple[Note, ...] = Field(default=(), exclude=True)
 
     @model_validator(mode="before")
     @classmethod
     def check_keys(cls, content: Any) -> Any:
         if not isinstance(content, Mapping):
             return content
-        known = ("name", *ENGINES)
+        parts = (*METHODS, *DENSITIES)
+        known = ("name", "density", *parts)
         for key in content:
-            if key not in known:
-                owners = [name for name in ENGINES if key in engine_class(name).model_fields]
+            if key not in known and key not in RENAMED:
+                owners = [name for name in parts if key in class_of(name).model_fields]
                 hint = nearest(str(key), known)
                 if owners:
                     hint = f"write it in [engine.{owners[0]}], as a setting of {any_of(owners)}. "
@@ -119,30 +134,34 @@ class EngineTable(FileTable):
                     f"has the key {str(key)!r}, which is not known: {hint}It may hold "
                     f"{any_of(known)}"
                 )
-        own = {key: value for key, value in content.items() if key != "name"}
-        return {"name": content.get("name", AUTO), "settings": own}
-
-    @field_validator("name")
-    @classmethod
-    def check_name(cls, name: str) -> str:
-        with table_errors():
-            check_engine(name)
-        return name
+        today, notes = rename_table(content)
+        own = {key: value for key, value in today.items() if key not in ("name", "density")}
+        result = {"name": today.get("name", AUTO), "settings": own, "notes": notes}
+        if "density" in today:
+            result["density"] = today["density"]
+        elif isinstance(result["name"], str) and "(" in result["name"]:  # both in one word
+            result["name"], _, inside = result["name"].partition("(")
+            result["density"] = inside.rstrip(")")
+        return result
 
     @model_validator(mode="after")
     def check(self):
-        for name in self.settings:
-            with table_errors():
-                self.engine(name)
+        with table_errors():
+            check_engine(self.name, self.density)
+            for name, own in self.settings.items():
+                (build_method if name in METHODS else build_density)(name, own)
+        if self.name == AUTO and self.density is not None:
+            raise ValueError("names a density and no method: auto chooses both")
         return self
 
     @model_serializer
     def as_written(self) -> dict[str, Any]:
-        return {"name": self.name, **self.settings}
+        density = {} if self.density is None else {"density": self.density}
+        return {"name": self.name, **density, **self.settings}
 
-    def engine(self, name: str) -> AbstractEngine:
-        """An engine with the settings that the file has for it."""
-        return engine_of(name, self.settings.get(name))
+    def engine(self, name: str, density: str | None = None) -> AbstractEngine:
+        """An engine with the settings that the file has for its method and its density."""
+        return engine_of(name, density, self.settings)
 
 
 class ProblemTables(FileTable):

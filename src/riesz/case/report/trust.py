@@ -80,7 +80,7 @@ UNCHECKED = {
         "exact in part",
         OPEN,
         "Most unknowns were integrated out exactly, the others drawn about their most probable "
-        'values and weighed. To sample those, set over = "nuts" in [engine.conditional].',
+        'values and weighed. To sample those, set name = "mcmc" in [engine].',
     ),
     WEIGHED: Verdict(
         "Method",
@@ -152,9 +152,9 @@ def importance_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
     words = {
         GOOD: f"The approximation reaches wherever the exact posterior does.{reach}",
         DOUBTFUL: "The exact posterior has more in its tails than the approximation: take the "
-        "corrected means and intervals, or compare with --engine nuts.",
+        "corrected means and intervals, or compare with --engine mcmc.",
         BAD: "The exact posterior reaches places that the approximation hardly ever visits: do "
-        "not use these intervals. Fit with --engine nuts, or with a richer family.",
+        "not use these intervals. Fit with --engine mcmc, or with a richer family.",
     }[level]
     yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", level, words)
     share = check.effective_draws / check.num_draws
@@ -163,7 +163,7 @@ def importance_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
         GOOD: "Most draws count: the approximation is close to the exact posterior.",
         DOUBTFUL: "Many draws hardly count: the approximation has the wrong shape in part.",
         BAD: "A few draws have nearly all the weight: the approximation is somewhere else than "
-        "the posterior. Compare with --engine nuts.",
+        "the posterior. Compare with --engine mcmc.",
     }[level]
     effective = f"{check.effective_draws:.0f} of {check.num_draws}"
     yield Verdict("Effective draws", effective, level, words)
@@ -180,15 +180,15 @@ def correction_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
         "say: means and intervals are corrected.",
         DOUBTFUL: "The posterior consists of draws of the approximation, each as often as exact "
         "solves say, but a few of them have much of the weight: means are corrected, intervals may "
-        "still be too narrow. Compare with --engine sample.",
+        "still be too narrow. Compare with --engine mcmc.",
     }[level]
     yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", level, words)
     level = grade(-check.effective_draws, -EFFECTIVE_DRAWS.good, -EFFECTIVE_DRAWS.bad)
     words = {
         GOOD: "Enough for means and intervals.",
         DOUBTFUL: "Means are rough, and quantiles in the tails rougher: compare with --engine "
-        "sample before you publish intervals.",
-        BAD: "Too few for means and intervals: compare with --engine sample.",
+        "mcmc before you publish intervals.",
+        BAD: "Too few for means and intervals: compare with --engine mcmc.",
     }[level]
     effective = f"{check.effective_draws:.0f} of {check.num_draws}"
     yield Verdict("Effective draws", effective, level, words)
@@ -202,7 +202,7 @@ def shift_verdict(check: ImportanceCheck) -> Verdict:
         "Means are where exact solves put them."
         if level == GOOD
         else f"The mean of {check.names[worst]} should lie {shift:+.2f} standard deviations away: "
-        "train longer, or compare with --engine nuts."
+        "train longer, or compare with --engine mcmc."
     )
     return Verdict("Means against exact solves", f"{shift:+.2f} sd at most", level, words)
 
@@ -216,7 +216,7 @@ def width_verdict(check: ImportanceCheck) -> Verdict:
         "Intervals are as wide as exact solves make them."
         if level == GOOD
         else f"The interval of {check.names[worst]} is {size}, {ratio:.2f} of what it should be: "
-        "train longer, or compare with --engine nuts."
+        "train longer, or compare with --engine mcmc."
     )
     return Verdict("Widths against exact solves", f"{ratio:.2f} of the exact", level, words)
 
@@ -255,7 +255,7 @@ def surrogate_verdict(error: SurrogateError) -> Iterator[Verdict]:
         GOOD: "The emulated state is the exact one as far as the measurements can tell.",
         DOUBTFUL: "The emulated state is off by a visible part of the noise: train longer.",
         BAD: "The emulated state is off by as much as the noise, which moves the posterior: "
-        "train longer, or take an exact engine (nuts, laplace).",
+        "train longer, or take the density exact.",
     }[level]
     yield Verdict("Emulator at the sensors", f"{at_sensors:.2g} of the noise", level, words)
     index = float(np.median(error.efficiency))
@@ -264,7 +264,7 @@ def surrogate_verdict(error: SurrogateError) -> Iterator[Verdict]:
         "What training measures, the residual in the dual norm, is about the true error."
         if level == GOOD
         else "The residual hides a part of the error: refine the coarse levels of the mesh, or "
-        "check with an exact engine."
+        "check with the density exact."
     )
     text = f"{rms_of(error.estimate):.2%} of the state, efficiency index {index:.2f}"
     yield Verdict("Dual residual", text, level, words)
@@ -278,7 +278,7 @@ def residual_verdict(rms: float) -> Verdict:
         "equation misses something there. Look at the largest residuals on the map.",
         BAD: "The model does not explain the measurements: intervals are too narrow to believe. "
         "Look for outliers, a missing source or a wrong boundary condition, raise the noise, or "
-        "allow for model error with --engine relax.",
+        "allow for model error with --density relaxed.",
     }[level]
     if level == GOOD and rms < RESIDUALS_SMALL:
         level = DOUBTFUL

@@ -1,8 +1,9 @@
 """Run folders held against each other: tables, a verdict, and files of both."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,9 @@ from riesz.case.options import CompareOptions, takes
 from riesz.case.run.folder import Run, read_run
 from riesz.comparison.compare import compare
 from riesz.comparison.results import KRIGING, PLANE, Comparison
-from riesz.engines.base import AbstractEngine
-from riesz.engines.table import engine_of
+from riesz.density.engine import AbstractEngine
 from riesz.errors import RieszError
+from riesz.inference.table import RENAMED, class_of, engine_of, rename
 from riesz.io.store.files import make_folder
 from riesz.io.store.results import results, write_csv, write_results
 from riesz.plot.comparison import comparison_figure
@@ -77,11 +78,25 @@ def engine_of_run(run: Run) -> AbstractEngine | None:
     name = run.numbers.get("engine")
     if name is None or run.numbers.get("first_engine", name) != name:
         return None
-    engine, settings = engine_of(name), run.numbers.get("settings") or {}
-    own = {key: value for key, value in settings.items() if getattr(engine, key, value) != value}
-    return engine.with_settings(
-        **{key: value for key, value in own.items() if key not in NOT_PLAIN}
-    )
+    plain: dict[str, dict[str, Any]] = {}
+    for key, value in (run.numbers.get("settings") or {}).items():
+        part, _, setting = key.rpartition(".")
+        if setting not in NOT_PLAIN:
+            plain.setdefault(part or name, {})[setting] = value
+    if name in RENAMED:  # an earlier version made it
+        name, density, plain = rename(name, plain.get(name, {}))
+        return engine_of(name, density, changed_settings(plain))
+    return engine_of(name, settings=changed_settings(plain))
+
+
+def changed_settings(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of each method or density, settings that are there and not as they are by default."""
+    result: dict[str, dict[str, Any]] = {}
+    for part, own in given.items():
+        fields = class_of(part).model_fields
+        known = {key: value for key, value in own.items() if key in fields}
+        result[part] = {key: one for key, one in known.items() if one != fields[key].default}
+    return result
 
 
 def write_comparison(folder: Path, comparison: Comparison, command: str) -> None:

@@ -7,19 +7,19 @@ equation tells.
 import dataclasses
 import shlex
 from pathlib import Path
+from typing import Any
 
-import riesz
 from riesz.case.data.covariates import LOCAL
 from riesz.case.file.problem import Case
 from riesz.case.options import FitOptions
 from riesz.case.run.folder import Run, check_free, checkpoint_of, is_finished
 from riesz.case.run.write import open_finished_run, run_case
 from riesz.comparison.compare import compare_before_fit, gain_by
-from riesz.engines.base import AbstractEngine
-from riesz.engines.conditional.engine import Conditional
-from riesz.engines.table import check_engine
+from riesz.density.engine import AbstractEngine, Engine
 from riesz.inference.fit import check_time
+from riesz.inference.table import check_engine
 from riesz.io.store.checkpoint import Checkpoint
+from riesz.posterior.posterior import MARGINAL
 
 AUTO = "auto"
 
@@ -41,7 +41,7 @@ def fit_case(case: Case, options: FitOptions) -> Run:
     """Fit, and write the run folder; or go on with a fit that was stopped, or read a finished."""
     finished, out = check_options(options), Path(options.out)
     told = options.told or (lambda message: None)
-    choice = case.choice(options.engine)
+    choice = case.choice(options.engine, options.density)
     case = decide_local(case, choice.engine)
     if finished:
         return open_finished_run(out, case, choice, options.seed)
@@ -66,16 +66,26 @@ def command_of(problem: Path, options: FitOptions) -> str:
     """The command that makes the same run; with an engine of Python's own, the call."""
     out, engine, seed = str(options.out), options.engine, options.seed
     check, time_limit = options.check, options.time_limit
-    if isinstance(engine, AbstractEngine):
-        space = "rz" if type(engine).__name__ in dir(riesz) else "rz.inference"
-        named = f"{space}.{engine!r}, seed={seed}, check={check}"
+    density = options.density
+    if not isinstance(engine, str | None) or not isinstance(density, str | None):
+        named = "" if engine is None else f"{in_python(engine)}, "
+        named += "" if density is None else f"density={in_python(density)}, "
+        named += f"seed={seed}, check={check}"
         named += "" if time_limit is None else f", time_limit={time_limit:g}"
         return f"rz.read_problem({str(problem)!r}).fit({out!r}, {named})"
     words = ["riesz", "fit", str(problem), "--out", out, "--seed", str(seed)]
     words += [] if engine is None else ["--engine", engine]
+    words += [] if density is None else ["--density", density]
     words += [] if check is None else ["--check" if check else "--no-check"]
     words += [] if time_limit is None else ["--time", f"{time_limit:g}s"]
     return shlex.join(words)
+
+
+def in_python(value: Any) -> str:
+    """A method, a density or both as one writes them."""
+    if isinstance(value, Engine):
+        return f"{in_python(value.method)}, density={in_python(value.density)}"
+    return repr(value) if isinstance(value, str) else f"rz.{value!r}"
 
 
 def decide_local(case: Case, engine: AbstractEngine) -> Case:
@@ -85,9 +95,9 @@ def decide_local(case: Case, engine: AbstractEngine) -> Case:
     """
     if case.tables.observations.local != AUTO:
         return case
-    gain = gain_by(case.problem, LOCAL) if isinstance(engine, Conditional) else None
+    gain = gain_by(case.problem, LOCAL) if MARGINAL in engine.name else None
     if gain is None:
-        reason = "with what neighbours share: whether it helps is found out by conditional alone"
+        reason = "with what neighbours share: whether it helps only the density marginal finds out"
         return case.with_local(local=True, remarks=(reason,))
     keep = gain.mean > 0
     reason = (

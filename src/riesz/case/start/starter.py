@@ -34,13 +34,14 @@ SOURCE_FACTOR = 4.0
 """A source that changes over a length l bends the state by about its size times l squared, less
 what the boundary holds back."""
 
-CONDITIONAL = (
-    'name = "conditional"         # exact, as the state is linear in source and rim; auto chooses '
-    "itself"
+MARGINAL = (
+    'name = "laplace"             # name = "auto" chooses itself\n'
+    'density = "marginal"         # exact, as the state is linear in source and rim'
 )
 NUTS = (
-    'name = "nuts"                # conditional takes no values below a limit; laplace is faster, '
-    "but needs numbers for noise and scales"
+    'name = "mcmc"                # the density marginal takes no values below a limit; laplace is '
+    "faster, but needs numbers for noise and scales\n"
+    'mcmc.kernel = "nuts"'
 )
 
 LOCAL = (
@@ -48,7 +49,7 @@ LOCAL = (
     "out observations decides"
 )
 NOT_LOCAL = (
-    "# local = true               # neighbours share more than the equation tells; slow with nuts"
+    "# local = true               # neighbours share more than the equation tells; slow with mcmc"
 )
 SKEWED = 1.0
 """Of positive values whose logarithms are less skewed; an exponential distribution has 2."""
@@ -118,7 +119,7 @@ def starter(table_path: Path, folder: Path, asked: InitOptions) -> Starter:
             trend=toml_number(round_significant(spread * extent_beyond(outline, points))),
             bends=toml_number(round_significant(SOURCE_FACTOR * spread / length**2)),
             length=toml_number(length),
-            engine=NUTS if num_limits else CONDITIONAL,
+            engine=NUTS if num_limits else MARGINAL,
         )
     )
     notes = [*measured.notes, Note("mesh_edges", edge=toml_number(edge))]

@@ -17,12 +17,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.files import archive_arrays, read_bytes, remove_partials, replacing
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.posterior import SAVED, differing_in, identity, npz_bytes
 from riesz.io.store.results import versions
+from riesz.method.checkpoint import AbstractCheckpoint
 from riesz.problem.problem import InverseProblem
 
 SCHEMA = 1

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 import riesz
-from riesz.engines.relax.discrepancy import GramFactor
-from riesz.engines.relax.states import RelaxedStates, StepGrams
+from riesz.density.relaxed.discrepancy import GramFactor
+from riesz.density.relaxed.states import RelaxedStates, StepGrams
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
 from riesz.io.store.files import make_folder, read_arrays, read_bytes, write_bytes
@@ -35,7 +35,7 @@ from riesz.posterior.family import (
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import Layers, LocalFunctions, TrunkBranch
-from riesz.surrogate.surrogate import BoundaryValues, Frame, NodalFunctions, Surrogate
+from riesz.surrogate.surrogate import BoundaryValues, Frame, NodalFunctions, SteadySurrogate
 from riesz.surrogate.trajectory import Trajectory
 
 SCHEMA = 3
@@ -61,7 +61,6 @@ SAVED = {
         RelaxedStates,
         GramFactor,
         StepGrams,
-        Surrogate,
         Trajectory,
         Frame,
         BoundaryValues,
@@ -70,7 +69,7 @@ SAVED = {
         Layers,
         LocalFunctions,
     )
-}
+} | {"Surrogate": SteadySurrogate}
 """All that a saved posterior may hold beside numbers: new families, state maps, networks and their
 activation functions are added here, each under a name that never changes."""
 

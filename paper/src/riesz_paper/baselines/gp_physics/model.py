@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.engines.training import History
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.mesh.mesh import BOUNDARY, Mesh
 from riesz.mesh.refinement import Hierarchy
+from riesz.method.training import History
 from riesz.penalty.patch import WIDTH_STEP, Widths
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
 from riesz.penalty.schwarz import schwarz_norm

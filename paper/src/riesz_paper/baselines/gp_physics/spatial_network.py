@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.engines.training import History
+from riesz.method.training import History
 from riesz_paper.baselines.gp_physics.settings import PAPER, GpPhysicsSettings
 from riesz_paper.baselines.gp_physics.spatial_surrogate import (
     Places,

@@ -15,7 +15,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from riesz.engines.training import History, Terms, train
+from riesz.method.training import History, Terms, train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.posterior.family import FullRank
 from riesz_paper.baselines.gp_physics.drawn_fields import DrawnField

@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.engines.training import minimise
+from riesz.method.training import minimise
 from riesz_paper.baselines.kriging.unbiased import best_unbiased, restricted_cost
 from riesz_paper.baselines.standard import Standard, standard_of
 from riesz_paper.regression.covariates import Covariates, check_same_columns, check_target

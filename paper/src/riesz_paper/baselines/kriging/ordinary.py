@@ -13,8 +13,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.engines.training import minimise
 from riesz.errors import RieszError, any_of, nearest
+from riesz.method.training import minimise
 from riesz.priors.kernels import TINY
 from riesz_paper.baselines.kriging.unbiased import best_unbiased, restricted_cost
 from riesz_paper.baselines.standard import Standard, standard_of

@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.engines.emulate.start import initial_surrogate
+from riesz.density.surrogate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
 from riesz.fem.elements.domain import Domain
@@ -28,7 +28,7 @@ from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.rows import Place, StateFunction, full_flux, value_and_slopes, values_at_nodes
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.surrogate import BoundaryValues, Surrogate, nodal_functions
+from riesz.surrogate.surrogate import BoundaryValues, SteadySurrogate, nodal_functions
 from riesz_paper.baselines.by_gradients import GradientSettings, emulate_by_gradients
 
 
@@ -190,7 +190,7 @@ def pinn(
     return dataclasses.replace(posterior, engine="pinn")
 
 
-def free_on_boundary(problem: BoundaryValueProblem, surrogate: Surrogate) -> Surrogate:
+def free_on_boundary(problem: BoundaryValueProblem, surrogate: SteadySurrogate) -> SteadySurrogate:
     """The surrogate without boundary values by construction: a factor of one, nothing lifted."""
     mesh = problem.space.mesh
     columns = np.eye(1, 2).repeat(mesh.num_nodes, axis=0)

@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.training import History
+from riesz.method.training import History
 from riesz.penalty.penalty import AbstractPenalty
 from riesz_paper.baselines.vae.columns import Columns, Places, columns_of
 from riesz_paper.baselines.vae.networks import Networks, fresh_networks

@@ -8,7 +8,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.amortise.encoder import as_encoded, num_outputs
+from riesz.amortise.encoder import as_encoded, num_outputs
 from riesz.posterior.family import FullRank
 from riesz_paper.baselines.vae.settings import VaeSettings
 

@@ -14,7 +14,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.engines.training import History, Terms, train
+from riesz.method.training import History, Terms, train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz_paper.baselines.vae.networks import Code, Networks
 from riesz_paper.baselines.vae.settings import VaeSettings

@@ -15,15 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riesz.engines.conditional.engine import Conditional
-from riesz.engines.conditional.linear import conditional_moments
-from riesz.engines.emulate.engine import Emulate
+from riesz.density.engine import Engine
+from riesz.density.marginal.linear import conditional_moments
+from riesz.density.marginal.marginal import Marginal
+from riesz.density.surrogate.surrogate import Surrogate
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store.results import Row
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.mesher.polygon import mesh_from_polygon
+from riesz.method.gaussian_vi import GaussianVI
+from riesz.method.laplace import Laplace
+from riesz.method.mcmc.mcmc import MCMC
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.plot.fields import draw_field
@@ -52,7 +56,8 @@ NUM_REPLICATES = {
     "quick": {"constant": 1, "log-gp": 1},
     "full": {"constant": 3, "log-gp": 1},  # sampling a diffusivity takes ten minutes
 }
-EMULATE, CONDITIONAL = Emulate(), Conditional(over="nuts")
+NUTS = MCMC(kernel="nuts", num_warmup=300, num_samples=300)
+EMULATE, CONDITIONAL = Engine(GaussianVI(), Surrogate()), Engine(NUTS, Marginal())
 REFERENCE_VALUES = 300
 """Of the diffusivity, over which the reference is averaged: its own error is a 17th of their sd."""
 
@@ -146,7 +151,7 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
 def draw(seed: int, rows: Sequence[Row], out: Path) -> None:
     """The first data set with constant diffusivity: exact mean and sd, and the wells."""
     problem = data_problem("constant", seed, 0)
-    posterior = Conditional(num_draws=2).run(problem)
+    posterior = Engine(Laplace(), Marginal(num_draws=2)).run(problem)
     mesh = problem.forward.space.mesh
     found = conditional_moments(posterior, mesh.nodes)
     figure, panels = new_figure(2, width=5.2)

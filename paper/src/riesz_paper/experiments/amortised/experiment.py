@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riesz.engines.amortise.amortised import Amortised
-from riesz.engines.amortise.engine import Amortise
+from riesz.amortise.amortised import Amortised
+from riesz.amortise.engine import Amortise
 from riesz.fem.elements.space import point_operator
 from riesz.fem.solve import solve
 from riesz.io.store.results import Row

@@ -7,8 +7,10 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from riesz.engines.conditional.engine import Conditional
+from riesz.density.engine import Engine
+from riesz.density.marginal.marginal import Marginal
 from riesz.mesh.mesh import Mesh
+from riesz.method.laplace import Laplace
 from riesz.plot.fields import draw_field, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
 from riesz.prediction.predict import predict
@@ -53,7 +55,7 @@ def plain_map(aquifer: Aquifer, wells: Wells) -> PlainMap:
     mesh, standard = mesh_of(aquifer), standard_of(wells.head)
     values = np.asarray(standard.scaled(wells.head))
     problem = head_problem(mesh, wells.points / KM, values, STRUCTURES[MAPPED])
-    posterior = Conditional().run(problem)
+    posterior = Engine(Laplace(), Marginal()).run(problem)
     head, source, diffusivity, flow = (
         predict(posterior, name, quantiles=()) for name in ("u", "source", "diffusivity", "flux")
     )

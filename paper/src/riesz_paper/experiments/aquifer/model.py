@@ -17,14 +17,15 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
 
-from riesz.engines.base import Work
-from riesz.engines.conditional.engine import Conditional, infer_hyperparameters
-from riesz.engines.conditional.host import data_model
-from riesz.engines.conditional.linear import mixture_at
-from riesz.engines.conditional.points import at_points
+from riesz.density.marginal.host import data_model
+from riesz.density.marginal.linear import mixture_at
+from riesz.density.marginal.marginal import Marginal
+from riesz.density.marginal.points import at_points
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
 from riesz.mesh.mesh import Mesh
+from riesz.method.base import Work
+from riesz.method.laplace import Laplace
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
@@ -145,15 +146,17 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         standard = standard_of(target)
         values = np.asarray(standard.scaled(target))
         problem = posed(training.points.tobytes(), values.tobytes())
-        key, start_key = jr.split(jr.key(seed))
+        _, start_key = jr.split(jr.key(seed))
         parts = linear_parts(problem)
         start = START_SPREAD * (seed > 0) * jr.normal(start_key, parts.others.shape)
-        engine = Conditional(num_draws=PARTS, num_others=PARTS)
+        marginal = Marginal(num_draws=PARTS, num_values=PARTS)
         at = at_points(problem, problem.operator, SparseLU())
         model = data_model(problem, parts, at)
-        found = infer_hyperparameters(problem, parts, engine, key, at, model, start, Work())
-        for note in found.notes:
+        work = Work()
+        search = marginal.search_from(start, problem, parts, at, model, work)
+        result = marginal.infer(search, Laplace(), work)
+        for note in (*search.notes, *result.notes):
             warnings.warn(f"{structure}: {note}", stacklevel=2)
-        return HeadPredictor(problem, parts, np.asarray(found.values[0]), standard)
+        return HeadPredictor(problem, parts, np.asarray(result.values[0]), standard)
 
     return train

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Bool, Float
 
-from riesz.engines.conditional.spread import gaussian_spread, sample_hyperparameters
-from riesz.engines.training import minimise
+from riesz.density.marginal.spread import gaussian_spread, sample_hyperparameters
+from riesz.method.training import minimise
 from riesz_paper.experiments.aquifer_time.changes import At
 from riesz_paper.experiments.aquifer_time.model import AbstractModel, Coordinates, Tables
 from riesz_paper.experiments.aquifer_time.readings import Case, Rows

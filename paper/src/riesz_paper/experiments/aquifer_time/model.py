@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from riesz.engines.conditional.linear import affine_map
-from riesz.engines.conditional.points import AbstractPointMap, at_points
+from riesz.density.marginal.linear import affine_map
+from riesz.density.marginal.points import AbstractPointMap, at_points
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.mesh.mesh import Mesh
 from riesz.priors.kernels import AbstractKernel, Matern12, Matern32, Matern52, length_scale_of

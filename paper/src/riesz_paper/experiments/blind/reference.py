@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 
 from riesz.arrays import on_device
 from riesz.density.exact import ExactDensity
-from riesz.engines.nuts.chains import BLOCK, NutsSettings, kernels
+from riesz.method.mcmc.nuts import BLOCK, NutsSettings, kernels
 from riesz.observe.likelihood import Gaussian
 from riesz.posterior.chains import agreement
 from riesz.problem.problem import InverseProblem

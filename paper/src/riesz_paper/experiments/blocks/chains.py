@@ -9,7 +9,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riesz.engines.nuts.engine import Nuts
+from riesz.density.engine import Engine
+from riesz.method.mcmc.mcmc import MCMC
 from riesz.posterior.posterior import representative_draws
 from riesz_many.scheduler import Pool, Task, run_tasks
 from riesz_paper.experiments.blocks.problem import block_problem
@@ -60,17 +61,23 @@ def block_chain(settings: ChainSettings, number: int) -> Chain:
     jax.config.update("jax_enable_x64", True)  # a process of its own may choose
     problem = block_problem(settings.seed, levels=settings.levels)
     seed = 2 * (settings.num_chains * settings.seed + number)
-    pilot = Nuts(
-        num_warmup=settings.pilot_warmup,
-        num_samples=settings.pilot_samples,
-        num_chains=1,
-        dense_mass=False,
+    pilot = Engine(
+        MCMC(
+            kernel="nuts",
+            num_warmup=settings.pilot_warmup,
+            num_samples=settings.pilot_samples,
+            num_chains=1,
+            dense_mass=False,
+        )
     ).run(problem, seed=seed)
-    found = Nuts(
-        num_warmup=settings.num_warmup,
-        num_samples=settings.num_samples,
-        num_chains=1,
-        start=pilot,
+    found = Engine(
+        MCMC(
+            kernel="nuts",
+            num_warmup=settings.num_warmup,
+            num_samples=settings.num_samples,
+            num_chains=1,
+            start=pilot,
+        )
     ).run(problem, seed=seed + 1)
     return Chain(
         coordinates=np.asarray(representative_draws(found, jr.key(0), None)),

@@ -18,11 +18,14 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from riesz.engines.sample.engine import Sample
-from riesz.engines.table import engine_of
+from riesz.density.engine import Engine
+from riesz.density.surrogate.surrogate import Surrogate
 from riesz.inference.fit import RunSettings, check_posterior
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row, markdown_table
+from riesz.method.gaussian_vi import GaussianVI
+from riesz.method.laplace import Laplace
+from riesz.method.mcmc.mcmc import MCMC
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.chains import agreement
 from riesz.posterior.checks import rms_of
@@ -79,12 +82,12 @@ SIZES = {
     "full": Sizes(LEVELS, 200, 300, 150, 2000, 2, 1100),
 }
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "laplace": {"num_modes": NUM_BLOCKS**2},
-    "variational": {},
-    "emulate": {"tries_states": False},
+ENGINES = {
+    "laplace": Engine(Laplace(num_modes=NUM_BLOCKS**2)),
+    "variational": Engine(GaussianVI()),
+    "emulate": Engine(GaussianVI(), Surrogate(tries_states=False)),
 }
-"""Of the engines that approximate."""
+"""Those that approximate, by their names in rows."""
 
 
 def blocks(seed: int, mode: str) -> Experiment:
@@ -93,7 +96,7 @@ def blocks(seed: int, mode: str) -> Experiment:
     runs: dict[str, Callable[[], Row]] = {
         REFERENCE: partial(nuts_row, seed, sizes),
         "sample": partial(sample_row, seed, sizes),
-    } | {name: partial(approximate_row, name, own, seed, sizes) for name, own in SETTINGS.items()}
+    } | {name: partial(approximate_row, own, seed, sizes) for name, own in ENGINES.items()}
     nodes = (8 * 2 ** (sizes.levels - 1) + 1) ** 2
     tasks = [Task({"method": name, "nodes": nodes}, run) for name, run in runs.items()]
     config = {"mode": mode, "finer": FINER, **vars(sizes)}
@@ -125,7 +128,7 @@ def sampler_row(chains: Sequence[Chain], seconds: float) -> Row:
 def sample_row(seed: int, sizes: Sizes) -> Row:
     """All in: data, compilation, searches and warm-up."""
     clock, cpu = perf_counter(), process_time()
-    engine = Sample(num_warmup=min(300, sizes.sampled), num_samples=sizes.sampled)
+    engine = Engine(MCMC(num_warmup=min(300, sizes.sampled), num_samples=sizes.sampled))
     found = engine.run(block_problem(seed, levels=sizes.levels), seed=seed)
     assert isinstance(found.distribution, EmpiricalDraws)
     draws = np.asarray(found.distribution.by_chain)
@@ -154,14 +157,15 @@ def chains_row(draws: Float[np.ndarray, "chain draw block"], steps: np.ndarray) 
     }
 
 
-def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Sizes) -> Row:
+def approximate_row(engine: Engine, seed: int, sizes: Sizes) -> Row:
     """Seconds are those of the fit alone, with its compilation; checks come after."""
     problem = block_problem(seed, levels=sizes.levels)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are kept as notes
         clock, cpu = perf_counter(), process_time()
-        own = settings | ({"rounds": sizes.rounds} if engine == "emulate" else {})
-        fitted = jax.block_until_ready(engine_of(engine, own).run(problem, seed=seed))
+        is_trained = isinstance(engine.density, Surrogate)
+        taken = engine.with_settings(rounds=sizes.rounds) if is_trained else engine
+        fitted = jax.block_until_ready(taken.run(problem, seed=seed))
         seconds, cpu_seconds = perf_counter() - clock, process_time() - cpu
         found = check_posterior(fitted, RunSettings(seed, progress=False, check=True))
     variances = np.diag(np.asarray(found.coordinate_covariance()))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.emulate.least_squares import patch_squares
+from riesz.density.surrogate.least_squares import patch_squares
 from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
 from riesz_paper.baselines.strong_form.forward import AbstractForwardLoss, Field

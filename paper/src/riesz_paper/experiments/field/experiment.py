@@ -18,13 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riesz.engines.emulate.engine import Emulate
-from riesz.engines.nuts.engine import Nuts
+from riesz.density.engine import Engine
+from riesz.density.surrogate.surrogate import Surrogate
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store.results import Row
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import hierarchy
 from riesz.mesh.shapes import rectangle
+from riesz.method.gaussian_vi import GaussianVI
+from riesz.method.mcmc.mcmc import MCMC
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.plot.fields import draw_field
@@ -60,7 +62,7 @@ SIZES = {
     "quick": Sizes(3, 8, 50, 1, 200, 300),
     "full": Sizes(4, 16, 50, 3, 300, 800),
 }
-ENGINE = Emulate()
+ENGINE = Engine(GaussianVI(), Surrogate())
 
 
 def field(seed: int, mode: str) -> Experiment:
@@ -124,9 +126,9 @@ def row(sizes: Sizes, seed: int, replicate: int) -> Row:
     problem, _, _ = data_problem(sizes, seed, replicate)
     found, costs = timed(lambda: ENGINE.run(problem, seed=replicate))
     exact, exact_costs = timed(
-        lambda: Nuts(num_warmup=sizes.num_warmup, num_samples=sizes.num_samples).run(
-            problem, seed=replicate
-        )
+        lambda: Engine(
+            MCMC(kernel="nuts", num_warmup=sizes.num_warmup, num_samples=sizes.num_samples)
+        ).run(problem, seed=replicate)
     )
     ours, theirs = moments(found, sizes), moments(exact, sizes)
     chains = np.asarray(exact.distribution.by_chain)  # pyright: ignore[reportAttributeAccessIssue]
@@ -175,7 +177,7 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
 def draw(rows: Sequence[Row], out: Path, *, sizes: Sizes, seed: int) -> None:
     """The first data set: the truth, the posterior mean and its spread."""
     problem, finer_mesh, truth = data_problem(sizes, seed, 0)
-    found = moments(Emulate().run(problem, seed=0), sizes)
+    found = moments(ENGINE.run(problem, seed=0), sizes)
     mesh = problem.forward.space.mesh
     figure, all_axes = new_figure(3)
     panels = (

@@ -17,10 +17,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.training import TrainingError
 from riesz.fem.elements.space import Operator, point_operator
 from riesz.fem.linear.linear_solve import Dense
 from riesz.io.store.results import Row
+from riesz.method.training import TrainingError
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import AbstractStateMap, Posterior
 from riesz.problem.problem import InverseProblem

@@ -13,33 +13,34 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.density.exact import ExactDensity
-from riesz.engines.base import Work
-from riesz.engines.emulate.engine import Emulate
-from riesz.engines.nuts.chains import NutsSettings, all_chains
-from riesz.engines.nuts.engine import Nuts
-from riesz.engines.relax.engine import Relax, fit_relaxed
+from riesz.density.engine import Engine
+from riesz.density.exact import Exact, ExactDensity
+from riesz.density.surrogate.surrogate import Surrogate
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.io.store.results import Row
+from riesz.method.base import Work
+from riesz.method.gaussian_vi import GaussianVI
+from riesz.method.mcmc.mcmc import MCMC
+from riesz.method.mcmc.nuts import NutsSettings, all_chains
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
 from riesz_paper.baselines.by_gradients import GradientSettings, emulate_by_gradients
+from riesz_paper.baselines.joint_training import JointTraining, train_jointly
 from riesz_paper.baselines.strong_form.pinn import pinn
 from riesz_paper.experiments.transport.data import Case, posed
 from riesz_paper.tapers.taper import HardTaper
 from riesz_paper.tapers.tapered import taper_radius, tapered_norm
 
-ENGINE = Emulate()
+ENGINE = Engine(GaussianVI(), Surrogate())
 SETTINGS = GradientSettings()
-PAPER = Relax(
+PAPER = JointTraining(
     prior_steps=0,
     steps=10_000,
     tail=0.0,
     block_steps=1000,
     learning_rate=1e-3,
     family_learning_rate=1e-3,
-    polishing_rounds=0,
 )
 """The paper's training, as far as it is told; our learning rate decays to zero."""
 TAPER_NODES = (32, 64, 128)
@@ -88,7 +89,7 @@ def relax_tapered(nodes: int, problem: InverseProblem, seed: int) -> Posterior:
     penalty = hard_taper_penalty(problem, nodes, num_patches=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of an indefinite norm: that is what is shown
-        return fit_relaxed(problem, PAPER, penalty, seed=seed)
+        return train_jointly(problem, PAPER, penalty, seed=seed)
 
 
 def by_emulate(problem: InverseProblem, seed: int) -> Posterior:
@@ -166,12 +167,10 @@ def sampled_by_nuts(
         return all_chains(density, settings, jr.key(0), start, None, 1 - num_warmup, Work())
 
     def run() -> Posterior:
-        engine = Nuts(
-            num_warmup=num_warmup,
-            num_samples=num_draws,
-            num_chains=num_chains,
-            linear_solver=solver,
+        method = MCMC(
+            kernel="nuts", num_warmup=num_warmup, num_samples=num_draws, num_chains=num_chains
         )
+        engine = Engine(method, Exact(linear_solver=solver))
         return engine.run(problem, seed=case.fit_seed())
 
     key = (method, case.domain, case.levels)

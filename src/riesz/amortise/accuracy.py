@@ -1,0 +1,325 @@
+"""Answers to many data sets that exact solves vouch for, or that say why they do not."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from riesz.amortise.exact import (
+    MOST_TOGETHER,
+    NUM_REPLICAS,
+    ExactSolves,
+    exact_log_weights,
+    predictions_of_draws,
+    surprises,
+)
+from riesz.amortise.importance import (
+    CHANCE,
+    MANY_DRAWS,
+    BatchProblem,
+    WeightedDraws,
+    WeightedGaussian,
+    fit_data_set,
+    propose,
+    weight_again,
+    weighted_draws,
+    weighted_draws_of,
+)
+from riesz.amortise.parts import map_data_sets, num_at_once
+from riesz.amortise.simulate import SensorData
+from riesz.arrays import on_device
+from riesz.devices import Devices
+from riesz.notes import Note
+from riesz.posterior.checks import K_HAT
+from riesz.posterior.family import Draws
+from riesz.posterior.posterior import is_field
+from riesz.posterior.sobol import spread_normals
+from riesz.problem.problem import Coordinates, InverseProblem
+
+MANY_EXACT = 256
+"""Exact solves for a data set for which the model is not good enough."""
+
+LARGEST_BIAS = 0.1
+"""Standard deviations by which the model may move any mean."""
+
+OTHER_MODES_SHARE = 0.01
+"""Of the evidence: more of it far away would move a mean."""
+
+MOST_ROUNDS = 3
+"""Of Gaussians that are weighed, each with the moments that the last one found."""
+
+CONTRADICTION = 5.0
+"""Standard deviations by which the log-density of data may lie below that of replicas: by chance
+that happens to one of a thousand, with few sensors."""
+
+TRUSTED, REFINED, DOUBTFUL = "trusted", "refined", "doubtful"
+
+
+Answers = TypeVar("Answers", bound=tuple)
+
+
+class BatchPosterior(NamedTuple):
+    """Of each data set: moments of coordinates and numbers, some draws, and a verdict."""
+
+    mean: Float[np.ndarray, "data coordinate"]
+    sd: Float[np.ndarray, "data coordinate"]
+    values: dict[str, tuple[np.ndarray, np.ndarray]]  # means and sds of unknowns that are numbers
+    draws: Float[np.ndarray, "data kept coordinate"]
+    k_hat: Float[np.ndarray, " data"]
+    effective_draws: Float[np.ndarray, " data"]
+    by_chance: Float[np.ndarray, " data"]  # error of the worst mean, in standard deviations
+    bias: Float[np.ndarray, " data"]  # at most, by the model, in standard deviations
+    elsewhere: Float[np.ndarray, " data"]
+    surprise: Float[np.ndarray, " data"]  # how far the data lie from any that the model gives
+    num_exact: Int[np.ndarray, " data"]
+    verdict: np.ndarray
+
+    @property
+    def is_fair(self) -> Bool[np.ndarray, " data"]:
+        """Whether weighed draws may stand for the posterior of what they were weighed by."""
+        return (self.k_hat <= K_HAT.bad) & (self.by_chance <= CHANCE)
+
+    @property
+    def contradicts(self) -> Bool[np.ndarray, " data"]:
+        """Data sets that no values of the unknowns explain."""
+        return ~(self.surprise <= CONTRADICTION)
+
+
+def check_accuracy(
+    asked: BatchProblem,
+    observed: SensorData,
+    exact: ExactSolves,
+    *,
+    width: int,
+    num_kept: int,
+    seed: int,
+) -> BatchPosterior:
+    """The answers, refined where they need to be."""
+    result: WeightedGaussian = map_data_sets(
+        fit_data_set, asked, observed, width=width, devices=exact.devices
+    )
+    return assess(asked, observed, result, exact, width=width, num_kept=num_kept, seed=seed)
+
+
+def assess(
+    asked: BatchProblem,
+    observed: SensorData,
+    answers: WeightedGaussian,
+    exact: ExactSolves,
+    *,
+    width: int,
+    num_kept: int,
+    seed: int,
+) -> BatchPosterior:
+    """What weights and exact solves say of answers."""
+    first = weighted_draws_of(asked, answers)
+    result, weak = batch_accuracy(exact, observed, first, num_kept), first.weak()
+    if len(weak):
+        rows = select_rows(observed, weak)
+        more = propose_again(asked, rows, first.rows(weak), exact.devices, width, seed)
+        again = batch_accuracy(exact, rows, more, num_kept)
+        result = replace_rows(result, weak, again._replace(num_exact=2 * again.num_exact))
+    off = np.flatnonzero(result.is_fair & ~(result.bias <= LARGEST_BIAS))
+    if len(off):
+        own = weight_exactly(select_rows(observed, off), first.rows(off), exact, seed)
+        again = batch_moments(exact.problem, own, num_kept)
+        again = again._replace(
+            bias=np.where(again.is_fair, 0.0, result.bias[off]),
+            surprise=result.surprise[off],
+            num_exact=result.num_exact[off] + MANY_EXACT,
+        )
+        result = replace_rows(result, off, again)
+    elsewhere, is_refined = np.asarray(answers.elsewhere), np.zeros(len(result.bias), bool)
+    is_refined[weak], is_refined[off] = True, True
+    is_good = result.is_fair & (result.bias <= LARGEST_BIAS) & (elsewhere <= OTHER_MODES_SHARE)
+    verdict = np.where(is_good, np.where(is_refined, REFINED, TRUSTED), DOUBTFUL)
+    return result._replace(elsewhere=elsewhere, verdict=verdict.astype("<U11"))
+
+
+def batch_accuracy(
+    exact: ExactSolves, observed: SensorData, own: WeightedDraws, num_kept: int
+) -> BatchPosterior:
+    """Moments, and by a few exact solves how far the model may move them."""
+    bias, surprise = model_bias(exact, observed, own)
+    num_exact = np.full(len(bias), exact.num_draws)
+    result = batch_moments(exact.problem, own, num_kept)
+    return result._replace(bias=bias, surprise=surprise, num_exact=num_exact)
+
+
+def select_rows(observed: SensorData, chosen: Int[np.ndarray, " some"]) -> SensorData:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], observed)
+
+
+def batch_moments(problem: InverseProblem, own: WeightedDraws, num_kept: int) -> BatchPosterior:
+    """Moments by all draws, and those that are kept."""
+    chosen = own.resample(num_kept)
+    sd = np.sqrt(np.diagonal(own.covariance, axis1=1, axis2=2))
+    nothing = np.full(len(sd), np.nan)
+    return BatchPosterior(
+        mean=own.mean,
+        sd=sd,
+        values=number_moments(problem, own),
+        draws=np.take_along_axis(own.draws, chosen[:, :, None], axis=1),
+        k_hat=own.k_hat,
+        effective_draws=own.effective_draws,
+        by_chance=own.by_chance(),
+        bias=nothing,
+        elsewhere=nothing,
+        surprise=nothing,
+        num_exact=np.zeros(len(sd), int),
+        verdict=np.full(len(sd), DOUBTFUL),
+    )
+
+
+def number_moments(
+    problem: InverseProblem, own: WeightedDraws
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Means and standard deviations of unknowns that are no functions of place."""
+    names = tuple(name for name in problem.latents.names if not is_field(problem, name))
+    shared, rows = Numbers(problem, names), (own.draws, own.weights, own.mean)
+    return map_data_sets(moments_of_row, shared, rows, width=MOST_TOGETHER, devices=None)
+
+
+class Numbers(eqx.Module):
+    """Which unknowns are asked for."""
+
+    problem: InverseProblem
+    names: tuple[str, ...] = eqx.field(static=True)
+
+
+def moments_of_row(
+    asked: Numbers, row: tuple[Draws, Float[Array, " draw"], Coordinates]
+) -> dict[str, tuple[Array, Array]]:
+    """By weighted draws; their means are moved along with that of the coordinates, which is known
+    better."""
+    draws, weights, mean = row
+    own = weights @ draws
+    offsets = draws - own[None]
+    pull = jnp.linalg.solve(offsets.T @ (weights[:, None] * offsets), mean - own)
+    moved = weights * (1 + offsets @ pull)
+    z = jax.vmap(lambda one: {name: asked.problem.z(one)[name] for name in asked.names})(draws)
+    result = {}
+    for name, values in z.items():
+        centre = jnp.tensordot(moved, values, axes=1)
+        square = jnp.tensordot(weights, (values - centre[None]) ** 2, axes=1)
+        result[name] = centre, jnp.sqrt(square)
+    return result
+
+
+def replace_rows(every: Answers, chosen: Int[np.ndarray, " some"], some: Answers) -> Answers:
+    """With other answers to some data sets."""
+
+    def one(whole: np.ndarray, part: np.ndarray) -> np.ndarray:
+        whole = whole.copy()
+        whole[chosen] = part
+        return whole
+
+    return jax.tree.map(one, every, some)
+
+
+def propose_again(
+    asked: BatchProblem,
+    observed: SensorData,
+    first: WeightedDraws,
+    devices: Devices | None,
+    width: int,
+    seed: int,
+) -> WeightedDraws:
+    """Weighed once more, by more draws of Gaussians that have the moments found before."""
+    size = asked.normals.shape[1]
+    normals = spread_normals(seed + 3, MANY_DRAWS, size)
+    more = eqx.tree_at(lambda own: own.normals, asked, on_device(normals))
+
+    def weigh(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
+        mean, factor = own.mean, regularised_factor(own)
+        rows = (observed, mean, factor)
+        logs = map_data_sets(weight_again, more, rows, width=width, devices=devices)
+        return weighted_draws(logs, propose(mean, factor, normals))
+
+    return iterate_proposals(weigh, first, observed)
+
+
+def iterate_proposals(
+    weigh: Callable[[WeightedDraws, SensorData], WeightedDraws],
+    first: WeightedDraws,
+    observed: SensorData,
+) -> WeightedDraws:
+    """Each with the moments that the last one found, until they are fair."""
+    result = weigh(first, observed)
+    for _ in range(MOST_ROUNDS - 1):
+        poor = np.flatnonzero(~result.is_fair() & np.isfinite(result.k_hat))
+        if not len(poor):
+            break
+        result = replace_rows(result, poor, weigh(result.rows(poor), select_rows(observed, poor)))
+    return result
+
+
+def regularised_factor(first: WeightedDraws) -> Float[np.ndarray, "data n n"]:
+    """Of the covariance by weights; by plain draws along with it, as far as these are few."""
+    size = first.draws.shape[2]
+    share = (size / (size + first.effective_draws))[:, None, None]
+    offsets = first.draws - first.draws.mean(axis=1, keepdims=True)
+    plain = np.einsum("ndi,ndj->nij", offsets, offsets) / offsets.shape[1]
+    return np.linalg.cholesky((1 - share) * first.covariance + share * plain)
+
+
+class ModelBias(NamedTuple):
+    """How far the model may move a mean at most, and how far the data lie from what it gives."""
+
+    bias: Float[np.ndarray, " data"]
+    surprise: Float[np.ndarray, " data"]
+
+
+def model_bias(exact: ExactSolves, observed: SensorData, own: WeightedDraws) -> ModelBias:
+    """By exact solves for a few draws."""
+    chosen = own.resample(exact.num_draws)
+    predictions = predictions_of_draws(exact, observed, own, chosen)
+    logs = exact_log_weights(exact, predictions, own, chosen)
+    ratios = logs - np.take_along_axis(own.log_weights, chosen, axis=1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        shares = np.exp(ratios - ratios.max(axis=1, keepdims=True))
+        bias = shares.std(axis=1, ddof=1) / shares.mean(axis=1)
+    width = num_at_once(predictions.predicted[0].size * NUM_REPLICAS, MOST_TOGETHER)
+    surprise = map_data_sets(
+        surprises, exact.problem, predictions, width=width, devices=exact.devices
+    )
+    return ModelBias(np.where(np.isfinite(bias), bias, np.inf), surprise.mean(axis=1))
+
+
+def weight_exactly(
+    observed: SensorData, first: WeightedDraws, exact: ExactSolves, seed: int
+) -> WeightedDraws:
+    """Fresh draws of Gaussians with the moments found so far, weighed by exact solves."""
+    normals = spread_normals(seed + 4, MANY_EXACT, first.draws.shape[2])
+
+    def weigh(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
+        drawn = propose(own.mean, regularised_factor(own), normals)
+        every = np.broadcast_to(np.arange(MANY_EXACT), drawn.log_proposals.shape)
+        predictions = predictions_of_draws(exact, observed, drawn, every)
+        return weighted_draws(exact_log_weights(exact, predictions, drawn, every), drawn)
+
+    return iterate_proposals(weigh, first, observed)
+
+
+def reasons(batch: BatchPosterior, number: int) -> tuple[Note, ...]:
+    """Why nobody vouches for an answer, and what contradicts it; else nothing."""
+    notes = list(doubts_of(batch, number))
+    if batch.contradicts[number]:
+        notes.append(Note("unexplained", surprise=batch.surprise[number]))
+    return tuple(notes)
+
+
+def doubts_of(batch: BatchPosterior, number: int) -> Iterator[Note]:
+    if batch.verdict[number] != DOUBTFUL:
+        return
+    if not batch.is_fair[number]:
+        worth = batch.effective_draws[number]
+        yield Note("not_normal", k_hat=batch.k_hat[number], effective_draws=worth)
+    if batch.elsewhere[number] > OTHER_MODES_SHARE:
+        yield Note("explained_elsewhere")
+    if not batch.bias[number] <= LARGEST_BIAS:
+        yield Note("biased", bias=batch.bias[number])

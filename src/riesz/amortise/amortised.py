@@ -1,0 +1,224 @@
+"""What `amortise` returns: posteriors of new data sets at the cost of one pass of a network."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from riesz.amortise.accuracy import (
+    DOUBTFUL,
+    REFINED,
+    TRUSTED,
+    assess,
+    check_accuracy,
+    replace_rows,
+    select_rows,
+)
+from riesz.amortise.encoder import Encoder
+from riesz.amortise.exact import NUM_EXACT, ExactSolves
+from riesz.amortise.fits import DataSetFits, SingleFit, num_stored_draws, refit_doubtful
+from riesz.amortise.importance import (
+    BatchProblem,
+    WeightedGaussian,
+    batch_problem,
+    weight_gaussian,
+)
+from riesz.amortise.parts import map_data_sets
+from riesz.amortise.simulate import (
+    SensorData,
+    Simulator,
+    Variety,
+    as_readings,
+    single_problem,
+)
+from riesz.density.engine import AbstractEngine, Engine
+from riesz.devices import Wanted, devices_of
+from riesz.errors import RieszError
+from riesz.fem.root import require_float64
+from riesz.method.base import AbstractMethod
+from riesz.method.mcmc.mcmc import MCMC
+from riesz.notes import Note, warn_of
+from riesz.observe.given import as_numbers
+from riesz.posterior.family import FullRank
+from riesz.posterior.posterior import Posterior
+from riesz.problem.problem import InverseProblem
+
+ENGINE = "amortise"
+
+
+class Amortised(eqx.Module):
+    """The posterior of any data set from the same sensors, in milliseconds.
+
+    The observations of the simulator's problem are one example. Where training has met missing
+    values they may be NaN, and where it has met other noise, `noise_sd` may be given.
+    """
+
+    simulator: Simulator
+    encoder: Encoder
+    usual_fit: Float[Array, ""]  # that hardly any simulated data set falls below
+    history: dict[str, Array]
+    seed: int = eqx.field(static=True)
+    variety: Variety = eqx.field(static=True, default=Variety())
+
+    @property
+    def problem(self) -> InverseProblem:
+        return self.simulator.problem
+
+    def posterior(self, observed: Any, *, noise_sd: Any = None) -> Posterior:
+        """The posterior of one data set: a value for each sensor, in the order of the problem's."""
+        return self.posteriors(as_numbers(observed, "values")[None], noise_sd=noise_sd)[0]
+
+    def posteriors(self, observed: Any, *, noise_sd: Any = None) -> tuple[Posterior, ...]:
+        """Those of several data sets, one a row."""
+        result = self.build_posteriors(observed, noise_sd=noise_sd)
+        warn_of(note for one in result for note in one.notes)
+        return result
+
+    def build_posteriors(
+        self, observed: Any, *, noise_sd: Any = None, checked: bool = False
+    ) -> tuple[Posterior, ...]:
+        """The posteriors with their notes; where `checked`, those of `posteriors_with_check`."""
+        if checked:
+            result = self.posteriors_with_check(observed, noise_sd=noise_sd)
+            return tuple(result.posterior(number) for number in range(len(result)))
+        data = self.read(observed, noise_sd)
+        result, fits = encode(self.encoder, self.simulator, in_dtype(data, self.problem))
+        # Taken apart on the host: slices on the device would be compiled, and take longer.
+        result, fits = jax.tree.map(np.asarray, (result, fits))
+        return tuple(
+            self.of_data_set(
+                data, number, jax.tree.map(lambda leaf, k=number: leaf[k], result), fit
+            )
+            for number, fit in enumerate(fits.tolist())
+        )
+
+    def of_data_set(self, data: SensorData, number: int, q: FullRank, fit: float) -> Posterior:
+        notes = note_on_fit(fit, float(self.usual_fit))
+        q, states = jax.tree.map(jnp.asarray, q), self.simulator.states()
+        problem = single_problem(self.problem, data, number)
+        return Posterior(problem, q, states, self.history, ENGINE, self.seed, notes)
+
+    def posteriors_with_check(
+        self,
+        observed: Any,
+        *,
+        noise_sd: Any = None,
+        hand_over: AbstractMethod | AbstractEngine | None = None,
+        num_exact: int = NUM_EXACT,
+        devices: Wanted | None = "all",
+    ) -> DataSetFits:
+        """Answers that exact solves vouch for, each with a verdict.
+
+        Draws of the encoder's Gaussian are weighed, and looked at by `num_exact` exact solves;
+        what does not pass is refined by weights, by more draws, by exact solves, or by a Gaussian
+        that is fitted to the data set; and what does not pass then is handed over to an engine,
+        by default `rz.MCMC()`. What no engine can do either is called doubtful.
+        """
+        require_float64(self.problem.forward)
+        data, own = self.read(observed, noise_sd), devices_of(devices)
+        width, asked = batch_problem(self.simulator, self.seed)
+        exact = ExactSolves(self.problem, own, num_exact)
+        how = {
+            "width": width,
+            "num_kept": num_stored_draws(data, self.problem.num_coordinates),
+            "seed": self.seed,
+        }
+        answers: WeightedGaussian = map_data_sets(
+            weight_encoded, (self.encoder, asked), data, width=width, devices=own
+        )
+        result = assess(asked, data, answers, exact, **how)
+        poor = np.flatnonzero(result.verdict == DOUBTFUL)
+        if len(poor):
+            more = check_accuracy(asked, select_rows(data, poor), exact, **how)
+            verdict = np.where(more.verdict == TRUSTED, REFINED, more.verdict)
+            result = replace_rows(result, poor, more._replace(verdict=verdict.astype("<U11")))
+        method = MCMC() if hand_over is None else hand_over
+        engine = Engine(method) if isinstance(method, AbstractMethod) else method
+
+        def alone(problem: InverseProblem) -> SingleFit:
+            posterior = engine.run(problem, seed=self.seed)
+            return SingleFit(posterior, not posterior.notes)
+
+        last = refit_doubtful(self.problem, data, result, alone)
+        return DataSetFits(
+            self.problem, self.simulator.surrogate, data, *last, self.seed, engine=ENGINE
+        )
+
+    def read(self, observed: Any, noise_sd: Any) -> SensorData:
+        """Data sets as the encoder can read them."""
+        values = as_numbers(observed, "values")
+        check_num_sensors(values, self.problem.observations.num_sensors)
+        if not self.variety.missing:
+            check_no_gaps(values)
+        data = as_readings(self.problem, values, noise_sd)
+        if data.noise_sd is not None and self.variety.noise_factor == 1:
+            raise RieszError(
+                "noise_sd is given, and the encoder was trained for the noise of the problem "
+                "alone: train with noise_factor=2, for instance, for half to twice its sds."
+            )
+        return data
+
+
+def weight_encoded(shared: tuple[Encoder, BatchProblem], row: SensorData) -> WeightedGaussian:
+    """The encoder's Gaussian, weighed by the model."""
+    encoder, asked = shared
+    return weight_gaussian(asked, row, encoder(row).family())
+
+
+def in_dtype(data: SensorData, problem: InverseProblem) -> SensorData:
+    """On the device, numbers in the precision of the problem."""
+    dtype = problem.forward.dtype
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, dtype if leaf.dtype.kind == "f" else None), data
+    )
+
+
+@eqx.filter_jit
+def encode(
+    encoder: Encoder, simulator: Simulator, observed: SensorData
+) -> tuple[FullRank, Float[Array, " data"]]:
+    """The posterior of each data set, and how its mean fits."""
+
+    def one(data):
+        q = encoder(data)
+        return q.family(), fit_at(simulator, encoder, data, q.mean)
+
+    return jax.vmap(one)(observed)
+
+
+def fit_at(
+    simulator: Simulator, encoder: Encoder, data: SensorData, mean: Float[Array, " coordinate"]
+) -> Float[Array, ""]:
+    """The log-likelihood; where noise differs or values are missing, beside the best there is."""
+    fit = simulator.log_likelihood(data, mean)
+    if encoder.noise_sd is None and not encoder.reads_gaps:
+        return fit
+    problem, values = simulator.problem, jnp.asarray(data.values)
+    return fit - data.log_prob(problem.likelihood, values, problem.z(mean))
+
+
+def check_num_sensors(values: Float[np.ndarray, "..."], num_sensors: int) -> None:
+    if values.ndim != 2 or values.shape[1] != num_sensors:
+        raise RieszError(
+            f"the values of a data set have shape {values.shape[1:]}, but the encoder was trained "
+            f"for {num_sensors} sensors: give one value for each, in their order; for other "
+            "sensors, train again."
+        )
+
+
+def check_no_gaps(values: Float[np.ndarray, "data sensor"]) -> None:
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        raise RieszError(
+            f"{len(bad)} observed values are NaN or infinite, first that of sensor {bad[0][1]} in "
+            f"data set {bad[0][0]}: this encoder needs all of them; for data with gaps train with "
+            "missing=0.3, for instance, or use rz.inference.fit_data_sets."
+        )
+
+
+def note_on_fit(fit: float, usual: float) -> tuple[Note, ...]:
+    """A network answers everything: say so where it was asked what it was not trained for."""
+    return () if fit >= usual else (Note("unlike_training", fit=fit, usual=usual),)

@@ -1,0 +1,253 @@
+r"""A posterior for each of many data sets, and whether exact solves vouch for it.
+
+A Gaussian is fitted with a model that no mesh makes slow. Many draws of it, made a little wider,
+are weighed by the posterior of that model: their moments are the answer, skewed posteriors
+included. Where they are worth little, a Gaussian with their moments is weighed again, by more of
+them. Then the equation is solved exactly for a few draws by their weights. By the scatter of the
+ratio $r$ of both likelihoods, no mean of the exact posterior is farther off than
+$\mathrm{sd}(r) / \mathrm{mean}(r)$ of its standard deviations; where that is too much, draws are
+weighed by exact solves instead. Values of the unknowns all over the prior tell whether there is
+another explanation far from the Gaussian.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+from jaxtyping import Array, Bool, Float, Int
+
+from riesz.amortise.gaussians import (
+    GaussianSearch,
+    fit_by_newton,
+    gaussian_search,
+    hessian_numbers,
+)
+from riesz.amortise.parts import num_at_once
+from riesz.amortise.simulate import SensorData, Simulator
+from riesz.arrays import on_device
+from riesz.posterior.checks import K_HAT
+from riesz.posterior.family import Draws, FullRank, standard_log_density
+from riesz.posterior.importance import systematic_resample
+from riesz.posterior.psis import smoothed_weights
+from riesz.posterior.sobol import resampling_order, spread_normals
+from riesz.problem.problem import Coordinates
+
+NUM_DRAWS, MANY_DRAWS = 512, 4096
+"""Of a Gaussian, and where the first were worth little."""
+
+WIDENED = 0.3
+"""Proposals are wider by this over the root of the unknowns: tails are seen, and cost little."""
+
+CHANCE = 0.05
+"""Standard deviations by which chance may move the worst mean of an answer: a Monte-Carlo error."""
+
+NUM_PRIOR_DRAWS = 2048
+FAR, NEARLY = 1e-6, 8.0
+"""What is outside an ellipsoid that a Gaussian leaves with this probability is far, and another
+explanation if its log-density comes so near to that at the mean."""
+
+
+class PriorPredictions(eqx.Module):
+    """Unknowns all over the prior, and what sensors would see of them."""
+
+    places: Draws
+    predicted: Float[Array, "draw sensor"]
+
+
+class BatchProblem(eqx.Module):
+    """What all data sets have in common."""
+
+    sought: GaussianSearch
+    elsewhere: PriorPredictions
+    normals: Draws  # of the draws that are weighed
+    far: Float[Array, ""]  # squared length of an offset
+    together: int = eqx.field(static=True)
+
+
+class WeightedGaussian(eqx.Module):
+    """Of the model, for one data set or with a leading axis."""
+
+    mean: Float[Array | np.ndarray, "*data coordinate"]
+    factor: Float[Array | np.ndarray, "*data coordinate coordinate"]
+    log_weights: Float[Array | np.ndarray, "*data draw"]
+    # The share of the evidence that is far away, or one where a place there is nearly as likely.
+    elsewhere: Float[Array | np.ndarray, "*data"]
+
+
+def batch_problem(
+    simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS
+) -> tuple[int, BatchProblem]:
+    """And data sets to be worked on together; both from sizes and a seed alone."""
+    size = simulator.problem.num_coordinates
+    width, sought = gaussian_search(simulator, seed)
+    places = on_device(spread_normals(seed + 1, NUM_PRIOR_DRAWS, size))
+    elsewhere = PriorPredictions(places, predictions(simulator, places))
+    normals = on_device(spread_normals(seed + 2, num_draws, size))
+    far = on_device(np.asarray(scipy.stats.chi2.isf(FAR, size)))
+    together = num_at_once(width * hessian_numbers(simulator), num_draws)
+    return width, BatchProblem(sought, elsewhere, normals, far, together)
+
+
+@eqx.filter_jit
+def predictions(simulator: Simulator, places: Draws) -> Float[Array, "draw sensor"]:
+    return jax.lax.map(simulator.predict, places, batch_size=64)
+
+
+def fit_data_set(asked: BatchProblem, observed: SensorData) -> WeightedGaussian:
+    """Sought from the best of the values all over the prior."""
+    _, logs = prior_log_densities(asked, observed)
+    result = fit_by_newton(asked.sought, observed, asked.elsewhere.places[jnp.argmax(logs)])
+    return weight_gaussian(asked, observed, result)
+
+
+def prior_log_densities(
+    asked: BatchProblem, observed: SensorData
+) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
+    """The log-likelihood and the log-posterior of the values all over the prior."""
+    problem = asked.sought.simulator.problem
+
+    def one(place, predicted):
+        fit = observed.log_prob(problem.likelihood, predicted, problem.z(place))
+        return fit, fit + standard_log_density(place)
+
+    return jax.vmap(one)(asked.elsewhere.places, asked.elsewhere.predicted)
+
+
+def weight_gaussian(
+    asked: BatchProblem, observed: SensorData, family: FullRank
+) -> WeightedGaussian:
+    """What the model says of a Gaussian."""
+    own, mean, factor = asked.elsewhere, family.mean, family.factor()
+    fits, logs = prior_log_densities(asked, observed)
+    weights = importance_log_weights(asked, observed, mean, factor)
+    offsets = jax.scipy.linalg.solve_triangular(factor, (own.places - mean[None]).T, lower=True)
+    is_far = jnp.sum(offsets**2, axis=0) > asked.far
+    at_mean = asked.sought.simulator.log_likelihood(observed, mean) + standard_log_density(mean)
+    beyond = jax.nn.logsumexp(jnp.where(is_far, fits, -jnp.inf)) - jnp.log(float(len(fits)))
+    within = jax.nn.logsumexp(weights) - jnp.log(float(len(weights)))
+    is_near = jnp.max(jnp.where(is_far, logs, -jnp.inf)) > at_mean - NEARLY
+    share = jax.nn.sigmoid(beyond - within)
+    return WeightedGaussian(mean, factor, weights, jnp.where(is_near, 1.0, share))
+
+
+def importance_log_weights(
+    asked: BatchProblem, observed: SensorData, mean: Coordinates, factor: Float[Array, "n n"]
+) -> Float[Array, " draw"]:
+    """The posterior of the model over the density of the proposals, at their draws."""
+    simulator, wide = asked.sought.simulator, proposal_widths(len(mean)) * factor
+
+    def one(normal: Coordinates) -> Float[Array, ""]:
+        place = mean + wide @ normal
+        joint = simulator.log_likelihood(observed, place) + standard_log_density(place)
+        return joint - standard_log_density(normal)
+
+    each = jax.lax.map(one, asked.normals, batch_size=min(asked.together, len(asked.normals)))
+    return each + jnp.sum(jnp.log(jnp.diagonal(wide)))
+
+
+def proposal_widths(size: int) -> float:
+    return 1 + WIDENED / size**0.5
+
+
+def weight_again(
+    asked: BatchProblem, row: tuple[SensorData, Coordinates, Float[Array, "n n"]]
+) -> Float[Array, " draw"]:
+    return importance_log_weights(asked, *row)
+
+
+class WeightedDraws(NamedTuple):
+    """Draws with their weights, and what these tell, for each data set."""
+
+    log_weights: Float[np.ndarray, "data draw"]
+    log_proposals: Float[np.ndarray, "data draw"]  # the density that the draws are from
+    draws: Float[np.ndarray, "data draw coordinate"]
+    centre: Float[np.ndarray, "data coordinate"]  # their mean, but for chance
+    weights: Float[np.ndarray, "data draw"]
+    k_hat: Float[np.ndarray, " data"]
+
+    @property
+    def effective_draws(self) -> Float[np.ndarray, " data"]:
+        return 1 / np.sum(self.weights**2, axis=1)
+
+    @property
+    def mean(self) -> Float[np.ndarray, "data coordinate"]:
+        """That of the proposals, moved by as much as weights move that of their draws."""
+        return self.centre + self.weighted_mean - self.draws.mean(axis=1)
+
+    @property
+    def weighted_mean(self) -> Float[np.ndarray, "data coordinate"]:
+        return np.einsum("ndc,nd->nc", self.draws, self.weights)
+
+    @property
+    def covariance(self) -> Float[np.ndarray, "data coordinate coordinate"]:
+        offsets = self.draws - self.weighted_mean[:, None]
+        return np.einsum("ndi,nd,ndj->nij", offsets, self.weights, offsets, optimize=True)
+
+    def by_chance(self) -> Float[np.ndarray, " data"]:
+        """The Monte-Carlo error of the worst mean, in standard deviations."""
+        plain = (self.draws - self.draws.mean(axis=1, keepdims=True)) / self.draws.shape[1]
+        own = self.weights[:, :, None] * (self.draws - self.weighted_mean[:, None])
+        sd = np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.max(np.linalg.norm(own - plain, axis=1) / sd, axis=1)
+
+    def resample(self, count: int) -> Int[np.ndarray, "data count"]:
+        """Numbers of so many draws of each data set, as often as their weights say."""
+        order = resampling_order(*self.draws.shape[1:])
+        return np.stack([systematic_resample(row, count, order=order) for row in self.weights])
+
+    def rows(self, chosen: Int[np.ndarray, " some"]) -> "WeightedDraws":
+        """Those of some data sets."""
+        return WeightedDraws(*(part[chosen] for part in self))
+
+    def weak(self) -> Int[np.ndarray, " some"]:
+        """Data sets of which more draws would tell more; not those without any density."""
+        is_good = (self.k_hat <= K_HAT.good) & (self.by_chance() <= CHANCE)
+        return np.flatnonzero(~is_good & np.isfinite(self.k_hat))
+
+    def is_fair(self) -> Bool[np.ndarray, " data"]:
+        """Whether weighed draws may stand for the posterior of what they were weighed by."""
+        return (self.k_hat <= K_HAT.bad) & (self.by_chance() <= CHANCE)
+
+
+class Proposals(NamedTuple):
+    """Draws of Gaussians that were made wider, and the density they are from."""
+
+    draws: Float[np.ndarray, "data draw coordinate"]
+    log_proposals: Float[np.ndarray, "data draw"]
+    centre: Float[np.ndarray, "data coordinate"]
+
+
+def propose(
+    mean: Float[np.ndarray, "data coordinate"],
+    factor: Float[np.ndarray, "data coordinate coordinate"],
+    normals: Float[np.ndarray, "draw coordinate"],
+) -> Proposals:
+    wider = proposal_widths(mean.shape[1])
+    draws = mean[:, None] + wider * np.einsum("dj,nij->ndi", normals, factor)
+    volumes = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2) * wider), axis=1)
+    return Proposals(draws, log_normal(normals)[None] - volumes[:, None], mean)
+
+
+def weighted_draws(logs: Float[np.ndarray, "data draw"], drawn: Proposals) -> WeightedDraws:
+    """Impossible draws count for nothing; where all are, nothing is known of the tail."""
+    logs = np.where(np.isnan(logs), -np.inf, logs)
+    weights, shapes = np.full(logs.shape, 1 / logs.shape[1]), np.full(len(logs), np.inf)
+    for row in np.flatnonzero(np.isfinite(logs).any(axis=1)):
+        result = smoothed_weights(logs[row])
+        weights[row], shapes[row] = result.weights, result.k_hat
+    return WeightedDraws(logs, drawn.log_proposals, drawn.draws, drawn.centre, weights, shapes)
+
+
+def weighted_draws_of(asked: BatchProblem, answer: WeightedGaussian) -> WeightedDraws:
+    """What the weights of answers tell."""
+    drawn = propose(*map(np.asarray, (answer.mean, answer.factor, asked.normals)))
+    return weighted_draws(np.asarray(answer.log_weights), drawn)
+
+
+def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarray, "*rows"]:
+    """The log-density of the standard normal distribution, along the last axis."""
+    return -0.5 * np.sum(values**2 + np.log(2 * np.pi), axis=-1)

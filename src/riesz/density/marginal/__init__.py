@@ -1,0 +1,1 @@
+"""The marginal density: what enters linearly is integrated out exactly."""

@@ -1,0 +1,261 @@
+r"""Measurements of a state that is affine in some unknowns: everything Gaussian, by algebra.
+
+With the other unknowns $h$ held, the state at the sensors is $b(h) + R(h)\,c$ for standard normal
+coordinates $c$ of sources and boundary values, and the data are normal with mean $b$ and covariance
+$S = R R^\top + \Sigma$, with the covariance $\Sigma = L L^\top$ of the noise. What all are
+multiplied by is $L^{-1}$, so that noise is independent and of sd one. $R$ costs one sparse
+factorisation and a solve for each sensor or each coordinate, whichever are fewer.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
+
+from riesz.density.marginal.points import (
+    AbstractPointMap,
+    TimePoints,
+    at_points,
+    map_unit_vectors,
+)
+from riesz.density.marginal.systems import AbstractDataSystem, data_system
+from riesz.errors import RieszError
+from riesz.fem.elements.space import point_operator
+from riesz.fem.linear.linear_solve import SparseLU
+from riesz.posterior.family import EmpiricalDraws
+from riesz.posterior.posterior import MARGINAL, Posterior, check_unknown
+from riesz.problem.linearity import Parts, linear_parts
+from riesz.problem.problem import InverseProblem
+
+Linear = Float[Array, " linear"]
+Others = Float[Array, " other"]
+
+MAX_OTHERS = 64
+"""Values of the unknowns that are not integrated out over which moments are averaged."""
+
+
+def linear_system(
+    problem: InverseProblem, parts: Parts, others: Others, at: AbstractPointMap
+) -> AbstractDataSystem:
+    """For given values of the other unknowns; `at` are the sensors."""
+    return system_of(problem, parts, others, data_map(problem, parts, others, at))
+
+
+class DataMap(NamedTuple):
+    """What data scatter about: a constant part, and how it responds to each linear unknown."""
+
+    offset: Float[Array, " sensor"]
+    responses: Float[Array, "sensor linear"]
+
+
+def data_map(
+    problem: InverseProblem, parts: Parts, others: Others, at: AbstractPointMap
+) -> DataMap:
+    offset, responses = affine_map(problem, parts, others, at)
+    shift, by_unknown = affine_shift(problem, parts, others, offset)
+    return DataMap(offset + shift, responses + by_unknown)
+
+
+def system_of(
+    problem: InverseProblem, parts: Parts, others: Others, data: DataMap
+) -> AbstractDataSystem:
+    z = parts.z(problem.latents, jnp.zeros(len(parts.linear), data.offset.dtype), others)
+    noise = problem.likelihood.factor(problem.observed, z)
+    # By one loop, where the noise has one.
+    white = noise.white(jnp.column_stack([data.responses, problem.observed - data.offset]))
+    misfit = white[:, -1]
+    return data_system(white[:, :-1], misfit, jnp.ones_like(misfit), noise.log_volume())
+
+
+def affine_shift(
+    problem: InverseProblem, parts: Parts, others: Others, like: Float[Array, " sensor"]
+) -> tuple[Float[Array, " sensor"], Float[Array, "sensor linear"]]:
+    """What the data differ by from the state, such as effects of covariates: as `affine_map`."""
+    latents, origin = problem.latents, jnp.zeros(len(parts.linear), like.dtype)
+    held, z = parts.together(origin, others), parts.z(latents, origin, others)
+    responses = jnp.zeros((len(like), len(origin)), like.dtype)
+    for name, by_value in problem.likelihood.shifts(z).items():
+        if name not in parts.names:
+            continue
+        latent, part = latents.latents[name], latents.slices()[name]
+        first = latent.num_scales
+        scales, rest = held[part][:first], jnp.zeros(part.stop - part.start - first, like.dtype)
+        values = jax.jacfwd(lambda own, one=latent, known=scales: one.value_given(known, own))(rest)
+        places = jnp.searchsorted(parts.linear, jnp.arange(part.start + first, part.stop))
+        responses = responses.at[:, places].set(by_value @ values[first:])
+    return problem.likelihood.mean(jnp.zeros_like(like), z), responses
+
+
+def embed_responses(
+    responses: Float[Array, "point some"], places: Int[Array, " some"], count: int
+) -> Float[Array, "point linear"]:
+    """Responses to some of the linear unknowns among those to all: there are none to the others."""
+    return jnp.zeros((len(responses), count), responses.dtype).at[:, places].set(responses)
+
+
+def affine_map(
+    problem: InverseProblem, parts: Parts, others: Others, at: AbstractPointMap
+) -> tuple[Float[Array, " point"], Float[Array, "point linear"]]:
+    """The state at points: its constant part, and how it responds to each linear unknown."""
+    forward = problem.forward
+    origin = jnp.zeros(len(parts.linear), forward.dtype)
+    zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
+    table = at.tabulate(problem, parts)
+    if table is not None:
+        return table[0], embed_responses(table[1], parts.in_state, len(origin))
+    # The matrix is that of any value of the linear unknowns; assembled once, it is solved often.
+    result = at.linear_map(problem, parts.z(problem.latents, origin, others))
+
+    def at_points(own: Float[Array, " state"]) -> Float[Array, " point"]:
+        return result(parts.z(problem.latents, origin.at[parts.in_state].set(own), others))
+
+    num_points, own = at.num_points(), origin[parts.in_state]
+    if isinstance(at, TimePoints):
+        # All at once along the one march: derivatives would be a second one beside it.
+        units, steady = jnp.eye(len(own), dtype=own.dtype), np.array(at.steady, bool)
+        together = at.num_together(problem)
+        every = jnp.concatenate([own[None], units[~steady]])
+        if len(every) <= together:
+            values = jax.vmap(at_points)(every)
+        else:
+            values = jax.lax.map(at_points, every, batch_size=together)
+
+        def of_steady(own: Float[Array, " state"]) -> Float[Array, " point"]:
+            linear = origin.at[parts.in_state].set(own)
+            return at.of_steady(problem, parts.z(problem.latents, linear, others))
+
+        offset, responses = values[0], jnp.zeros((num_points, len(own)), own.dtype)
+        responses = responses.at[:, ~steady].set((values[1:] - values[:1]).T)
+        if steady.any():
+            values = jax.vmap(of_steady)(jnp.concatenate([own[None], units[steady]]))
+            responses = responses.at[:, steady].set((values[1:] - values[:1]).T)
+    elif len(own) < num_points:
+        offset, push = jax.linearize(at_points, own)
+        responses = map_unit_vectors(push, len(own), zeros).T
+    else:
+        offset, pull = jax.vjp(at_points, own)
+        responses = map_unit_vectors(lambda row: pull(row)[0], num_points, zeros)
+    return offset, embed_responses(responses, parts.in_state, len(origin))
+
+
+def unknown_map(
+    problem: InverseProblem, parts: Parts, others: Others, name: str
+) -> tuple[Float[Array, " value"], Float[Array, "value linear"]]:
+    """The same of an unknown, of a field at the mesh nodes."""
+    latent, part = problem.latents.latents[name], problem.latents.slices()[name]
+
+    def show(linear: Linear) -> Float[Array, " value"]:
+        own = parts.together(linear, others)[part]
+        return jnp.ravel(latent.display_value(latent.entry(latent.value(own))))
+
+    origin = jnp.zeros(len(parts.linear), problem.forward.dtype)
+    return show(origin), jax.jacfwd(show)(origin)
+
+
+class Mixture(NamedTuple):
+    """The state at points is a mixture of normal distributions, one for each value of the others.
+
+    The noise is that of a new measurement; where sensors have one each, its root mean square.
+    """
+
+    means: Float[np.ndarray, "part point"]
+    sds: Float[np.ndarray, "part point"]
+    noise: Float[np.ndarray, " part"]
+    shares: Float[np.ndarray, " part"]  # they add up to one
+
+
+class Moments(NamedTuple):
+    """Of the state at points, and of a new measurement there; an unknown has no measurement."""
+
+    mean: Float[np.ndarray, " point"]
+    sd: Float[np.ndarray, " point"]
+    measured_sd: Float[np.ndarray, " point"]
+
+
+def conditional_moments(
+    posterior: Posterior, at: ArrayLike | str, *, max_others: int = MAX_OTHERS
+) -> Moments:
+    """Of the state at points, one a row, or of an unknown by its name, where the linear
+    unknowns were integrated out.
+
+    A field is at the mesh nodes.
+
+    Exact given the unknowns that were not integrated out; averaged over at most `max_others` of
+    the posterior's values of these.
+    """
+    result = conditional_mixture(posterior, at, max_others=max_others)
+    mean = result.shares @ result.means
+    variance = result.shares @ (result.sds**2 + (result.means - mean) ** 2)
+    measured = variance + result.shares @ result.noise**2
+    return Moments(mean, np.sqrt(variance), np.sqrt(measured))
+
+
+def conditional_mixture(
+    posterior: Posterior, at: ArrayLike | str, *, max_others: int = MAX_OTHERS
+) -> Mixture:
+    """The distribution of the state at points itself."""
+    drawn = posterior.distribution
+    if posterior.density != MARGINAL or not isinstance(drawn, EmpiricalDraws):
+        raise RieszError(
+            f"the posterior is by {posterior.engine or 'no engine'}: these moments are of the "
+            f"density {MARGINAL}; use predict."
+        )
+    parts = linear_parts(posterior.problem)
+    every = np.asarray(drawn.all())
+    # Many draws share the others: where all do, one part is all there is.
+    others, counts = np.unique(every[:, np.asarray(parts.others)], axis=0, return_counts=True)
+    if len(others) > max_others:
+        chosen = np.random.default_rng(0).choice(len(others), max_others, replace=False)
+        others, counts = others[chosen], counts[chosen]
+    result = mixture_at(posterior.problem, parts, others, at)
+    return result._replace(shares=counts / counts.sum())
+
+
+def mixture_at(
+    problem: InverseProblem,
+    parts: Parts,
+    others: Float[np.ndarray, "part other"],
+    at: ArrayLike | str,
+) -> Mixture:
+    """The same for given values of the unknowns that are not integrated out, each alike."""
+    if isinstance(at, str):
+        check_unknown(problem, at)
+        there = at
+    elif problem.time is not None:
+        raise RieszError("moments at points are of steady states: give rz.predict times=...")
+    else:
+        operator = point_operator(problem.forward.space, at, dtype=problem.forward.dtype)
+        there = at_points(problem, operator, SparseLU())
+    sensors = at_points(problem, problem.operator, SparseLU())
+    result = mixture_of(problem, parts, jnp.asarray(others), sensors, there)
+    means, sds, noise = map(np.asarray, result)
+    return Mixture(means, sds, noise, np.full(len(others), 1 / len(others)))
+
+
+@eqx.filter_jit
+def mixture_of(
+    problem: InverseProblem,
+    parts: Parts,
+    others: Float[Array, "part other"],
+    sensors: AbstractPointMap,
+    there: AbstractPointMap | str,
+) -> tuple[Float[Array, "part point"], Float[Array, "part point"], Float[Array, " part"]]:
+    """Means, sds and noise for each value of the other unknowns."""
+
+    def one(own):
+        system = linear_system(problem, parts, own, sensors)
+        if isinstance(there, str):
+            offset, responses = unknown_map(problem, parts, own, there)
+        else:
+            offset, responses = affine_map(problem, parts, own, there)
+        mean = offset + responses @ system.mean
+        sd = jnp.sqrt(jnp.maximum(system.variances(responses), 0.0))
+        held = parts.z(problem.latents, jnp.zeros(len(parts.linear), mean.dtype), own)
+        noise = jnp.sqrt(jnp.mean(problem.noise_sd(held) ** 2))
+        return mean, sd, jnp.zeros_like(noise) if isinstance(there, str) else noise
+
+    return jax.lax.map(one, others)

@@ -1,0 +1,1 @@
+"""The density by a surrogate: least squares on the weak form, and q by it."""

@@ -1,1 +1,0 @@
-"""Engines: ways from an inverse problem to a posterior, one folder each."""

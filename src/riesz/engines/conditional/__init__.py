@@ -1,1 +1,0 @@
-"""The engine `conditional`: what enters linearly is integrated out exactly."""

@@ -1,1 +1,0 @@
-"""The engine `laplace`: a Gaussian about the mode, by exact solves."""

@@ -1,1 +1,0 @@
-"""The engine `nuts`: exact solves and the No-U-Turn sampler."""

@@ -1,1 +1,0 @@
-"""The engine `reduced`: chains by a reduced equation, weighed by exact solves."""

@@ -1,1 +1,0 @@
-"""The engine `relax`: the paper's joint objective at a finite epsilon."""

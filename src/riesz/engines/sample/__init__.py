@@ -1,1 +1,0 @@
-"""The engine `sample`: exact solves, and preconditioned Hamiltonian Monte Carlo."""

@@ -1,0 +1,1 @@
+"""Markov chain Monte Carlo: two kernels, modes and jumps between them, and adaptation."""

@@ -1,0 +1,172 @@
+"""What a method asks of a posterior: its log-density, and derivatives at a point.
+
+Coordinates are standard normal before the data are seen: the prior's part of the Hessian of minus
+the log-density is the identity, and a density is told from others by its likelihood alone.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from riesz.errors import RieszError
+from riesz.fem.default_solver import map_in_parts
+from riesz.posterior.family import standard_log_density
+from riesz.problem.problem import Coordinates, InverseProblem
+
+DIFFERENCE = 1e-4
+"""Of gradients, in prior standard deviations."""
+
+Directions = Float[Array, "direction coordinate"]
+HessianVectorProduct = Callable[[Coordinates], Coordinates]
+
+
+class Linearization(eqx.Module):
+    """Coordinates, and all about them that Hessian-vector products meet again."""
+
+    coordinates: Coordinates
+    cost: Float[Array, ""]  # minus the log-posterior, up to a constant
+    gradient: Coordinates
+    reused: Any = None  # as the density has it
+
+
+class AbstractDensity(eqx.Module):
+    """A posterior density of standard normal coordinates, up to a constant.
+
+    Derivatives are JAX's own, for likelihoods without a solve whose parts would be met again.
+    """
+
+    @abstractmethod
+    def log_likelihood(self, coordinates: Coordinates) -> Float[Array, ""]:
+        """NaN where there is none."""
+
+    def __call__(self, coordinates: Coordinates) -> Float[Array, ""]:
+        """The log-density; NaN where there is none."""
+        return standard_log_density(coordinates) + self.log_likelihood(coordinates)
+
+    @property
+    def num_data(self) -> int:
+        """In about so many directions the Hessian differs from the prior's."""
+        return 0
+
+    def seconds(self) -> float:
+        """What a value takes, roughly."""
+        return 1e-6
+
+    def explain(self, coordinates: Coordinates, where: str) -> None:
+        """Raise, and say why the log-density is not finite here."""
+        raise RieszError(f"the log-density is not finite where {where}: pass start=...")
+
+    def linearize(self, coordinates: Coordinates) -> Linearization:
+        cost, gradient = jax.value_and_grad(self.misfit)(coordinates)
+        cost = cost + 0.5 * coordinates @ coordinates
+        return Linearization(coordinates, cost, coordinates + gradient)
+
+    def hessian_vector_product(
+        self, at: Linearization, second: Float[Array, ""]
+    ) -> HessianVectorProduct:
+        """The data's part of the Hessian, as a function of directions.
+
+        `second` is one. Zero asks for what is left of it without second derivatives of the state,
+        as Gauss and Newton had it, which is never negative where noise is normal and known; a
+        density without a state has the whole of it alone.
+        """
+
+        def product(direction: Coordinates) -> Coordinates:
+            # Forwards within, backwards outside: a loop that was turned around once has forgotten
+            # what the derivatives of its steps are.
+            def directional_derivative(point: Coordinates) -> Float[Array, ""]:
+                return jax.jvp(self.misfit, (point,), (direction,))[1]
+
+            return jax.grad(directional_derivative)(at.coordinates)
+
+        return product
+
+    def misfit(self, coordinates: Coordinates) -> Float[Array, ""]:
+        """Minus the log-likelihood."""
+        return -self.log_likelihood(coordinates)
+
+
+class AbstractGradientDensity(AbstractDensity):
+    """A density whose second derivatives JAX does not have, or not at a bearable cost.
+
+    Its curvature is that of central differences of gradients.
+    """
+
+    def hessian_vector_product(
+        self, at: Linearization, second: Float[Array, ""]
+    ) -> HessianVectorProduct:
+        gradient = jax.grad(self.misfit)
+
+        def product(direction: Coordinates) -> Coordinates:
+            size = jnp.linalg.norm(direction)
+            step = DIFFERENCE * direction / jnp.where(size > 0, size, 1.0)
+            ahead, behind = (gradient(at.coordinates + own) for own in (step, -step))
+            return (ahead - behind) * (size / (2 * DIFFERENCE))
+
+        return product
+
+
+class AbstractRecordDensity(AbstractDensity):
+    """A density by what is recorded of a state, such as what the sensors see of it."""
+
+    problem: eqx.AbstractVar[InverseProblem]
+
+    @abstractmethod
+    def record(self, coordinates: Coordinates) -> Float[Array, " recorded"]:
+        """What the likelihood reads; NaN where there is no state."""
+
+    @abstractmethod
+    def log_likelihood_of(
+        self, coordinates: Coordinates, record: Float[Array, " recorded"]
+    ) -> Float[Array, ""]:
+        """Given a record."""
+
+    def log_likelihood(self, coordinates: Coordinates) -> Float[Array, ""]:
+        return self.log_likelihood_of(coordinates, self.record(coordinates))
+
+    @property
+    def num_data(self) -> int:
+        return len(self.problem.observed)
+
+    def explain(self, coordinates: Coordinates, where: str) -> None:
+        self.problem.explain(coordinates, where)
+
+    def hessian_vector_product(
+        self, at: Linearization, second: Float[Array, ""]
+    ) -> HessianVectorProduct:
+        full = super().hessian_vector_product(at, second)
+        record, tangent = jax.linearize(self.record, at.coordinates)
+        adjoint = jax.linear_transpose(tangent, at.coordinates)
+        gradients = jax.grad(
+            lambda point, record: -self.log_likelihood_of(point, record), argnums=(0, 1)
+        )
+        _, gradient_tangents = jax.linearize(gradients, at.coordinates, record)
+
+        def gauss_newton(direction: Coordinates) -> Coordinates:
+            by_unknowns, by_record = gradient_tangents(direction, tangent(direction))
+            return by_unknowns + adjoint(by_record)[0]
+
+        return lambda direction: jax.lax.cond(jnp.all(second > 0), full, gauss_newton, direction)
+
+
+@eqx.filter_jit
+def linearize_at(density: AbstractDensity, coordinates: Coordinates) -> Linearization:
+    """Value, gradient and what else is met again; a NaN cost where there is no density."""
+    return density.linearize(coordinates)
+
+
+@eqx.filter_jit
+def hessian_vector_products(
+    density: AbstractDensity,
+    at: Linearization,
+    directions: Directions,
+    second: Float[Array, ""] | None = None,
+) -> Directions:
+    """The data's part of the Hessian times several directions: all of it, but for `second`."""
+    second = jnp.ones((), directions.dtype) if second is None else second
+    return map_in_parts(density.hessian_vector_product(at, second), directions, directions.shape[1])
