@@ -77,8 +77,9 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     import jax.random as jr
     import numpy as np
 
+    from riesz.density.correction import density_errors, solve_at
     from riesz.density.exact import ExactDensity
-    from riesz.density.reduced_basis import density_from, reduced_errors, solve_at
+    from riesz.density.reduced_basis import density_from
     from riesz.method.mcmc.mcmc import gaussians_at_modes
     from riesz.posterior.posterior import ExactStates
 
@@ -95,7 +96,7 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     density = density_from(problem, metric.centre, seen, NUM_MODES)
     built = time.process_time() - cpu
     tested = solve_at(problem, ExactStates(), drawn(2, NUM_TESTED))
-    found = reduced_errors(density, tested)
+    found = density_errors(density, tested)
     exact = gradient_seconds(exact_density, tested.points, repeats)
     reduced = gradient_seconds(density, tested.points, repeats)
     return {

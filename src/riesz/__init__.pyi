@@ -67,7 +67,6 @@ from .density.reduced_basis import ReducedBasis as ReducedBasis
 from .density.surrogate.surrogate import Surrogate as Surrogate
 from .density.relaxed.relaxed import Relaxed as Relaxed
 from .density.marginal.marginal import Marginal as Marginal
-from .amortise.engine import Amortise as Amortise
 from .inference.fit import fit as fit
 from .prediction.predict import predict as predict
 from .prediction.measure_next import measure_next as measure_next

@@ -24,10 +24,14 @@ MINUTE = 60.0
 
 def started(script: str, *words: object, num_devices: int = 1) -> subprocess.Popen[str]:
     """The process; killed where it does not end, as one that waits for others may not."""
-    flags = f"--xla_force_host_platform_device_count={num_devices}"
+    own = {
+        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]),
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} "
+        f"--xla_force_host_platform_device_count={num_devices}",
+    }
     return subprocess.Popen(
         ["timeout", "-s", "KILL", "300", sys.executable, str(HERE / script), *map(str, words)],
-        env={**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}"},
+        env={**os.environ, **own},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from tests.pairs import pair, replace_run
+from tests.pairs import replace_run
 
 import riesz as rz
 from riesz.errors import RieszError
@@ -105,9 +105,9 @@ def test_wrong_methods_and_settings_are_told(name, settings, message):
         ("mcmc", "exakt", r"no density 'exakt': did you mean 'exact'\? It may be exact, marginal,"),
         ("mcmc(exakt)", None, r"no density 'exakt': did you mean 'exact'\?"),
         ("auto", "exact", "auto chooses the density, too: name a method"),
-        (rz.Amortise(), "exact", "amortise has a density of its own: leave density out"),
+        (rz.inference.Amortise(), "exact", "amortise has a density of its own: leave density out"),
         (
-            pair("laplace", max_steps=3),
+            rz.Laplace(max_steps=3),
             "marginal",
             "max_steps of laplace would do nothing: the mode",
         ),

@@ -85,11 +85,11 @@ def engine_of_run(run: Run) -> AbstractEngine | None:
             plain.setdefault(part or name, {})[setting] = value
     if name in RENAMED:  # an earlier version made it
         name, density, plain = rename(name, plain.get(name, {}))
-        return engine_of(name, density, changed_settings(plain))
-    return engine_of(name, settings=changed_settings(plain))
+        return engine_of(name, density, non_default_settings(plain))
+    return engine_of(name, settings=non_default_settings(plain))
 
 
-def changed_settings(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def non_default_settings(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Of each method or density, settings that are there and not as they are by default."""
     result: dict[str, dict[str, Any]] = {}
     for part, own in given.items():
