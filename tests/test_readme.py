@@ -21,7 +21,7 @@ def blocks_of(page):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:nuts:UserWarning")
+@pytest.mark.filterwarnings("ignore:mcmc:UserWarning")
 def test_the_example_of_the_readme_runs(capsys):
     (block,) = blocks_of(README)
     exec(compile(block, "README.md", "exec"), {})
@@ -122,7 +122,7 @@ def test_the_model_of_the_page_on_the_jura_predicts_at_the_places_that_were_left
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:nuts:UserWarning")  # a page shows fewer draws than one needs
+@pytest.mark.filterwarnings("ignore:mcmc:UserWarning")  # a page shows fewer draws than one needs
 def test_the_engines_of_the_page_agree_as_it_says():
     first, fits, _ = blocks_of(ENGINES_PAGE)
     scope = {}

@@ -52,7 +52,6 @@ from .observe.observations import observations as observations
 from .observe.likelihood import Censored as Censored
 from .observe.likelihood import Gaussian as Gaussian
 from .observe.likelihood import StudentT as StudentT
-from .observe.continuous import LogNormal as LogNormal
 from .observe.counts import Poisson as Poisson
 from .problem.posing import Experiment as Experiment
 from .problem.unknowns import Unknown as Unknown
@@ -67,6 +66,7 @@ from .density.reduced_basis import ReducedBasis as ReducedBasis
 from .density.surrogate.surrogate import Surrogate as Surrogate
 from .density.relaxed.relaxed import Relaxed as Relaxed
 from .density.marginal.marginal import Marginal as Marginal
+from .amortise.engine import Amortise as Amortise
 from .inference.fit import fit as fit
 from .prediction.predict import predict as predict
 from .prediction.measure_next import measure_next as measure_next

@@ -37,7 +37,7 @@ def test_a_tutorial_runs_to_its_end(script, tmp_path):
 
 @pytest.mark.slow
 # Two short chains say so by chance, of one seed in three.
-@pytest.mark.filterwarnings("ignore:nuts. the chains do not agree yet")
+@pytest.mark.filterwarnings("ignore:mcmc. the chains do not agree yet")
 def test_the_python_of_the_start_page_runs():
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(), re.S)
     scope = {}

@@ -105,7 +105,7 @@ def test_wrong_methods_and_settings_are_told(name, settings, message):
         ("mcmc", "exakt", r"no density 'exakt': did you mean 'exact'\? It may be exact, marginal,"),
         ("mcmc(exakt)", None, r"no density 'exakt': did you mean 'exact'\?"),
         ("auto", "exact", "auto chooses the density, too: name a method"),
-        (rz.inference.Amortise(), "exact", "amortise has a density of its own: leave density out"),
+        (rz.Amortise(), "exact", "amortise has a density of its own: leave density out"),
         (
             rz.Laplace(max_steps=3),
             "marginal",

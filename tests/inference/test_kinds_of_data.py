@@ -141,7 +141,7 @@ KINDS = {
         [lambda k, u: dist.Binomial(TRIALS.astype(int), logits=AT @ u)],
     ),
     "log-normal": Kind(
-        [(rz.observe.AtPoints(X), rz.LogNormal(0.03))],
+        [(rz.observe.AtPoints(X), rz.observe.LogNormal(0.03))],
         [lambda k, u: dist.LogNormal(jnp.log(AT @ u), 0.03)],
     ),
     "correlated": Kind(
@@ -206,14 +206,14 @@ KINDS = {
         [lambda k, u: dist.Normal(jnp.log(AT @ u), 0.02)],
     ),
     "coefficient": Kind(
-        [VALUES, (rz.observe.CoefficientAt("k", X[:2]), rz.LogNormal(0.1))],
+        [VALUES, (rz.observe.CoefficientAt("k", X[:2]), rz.observe.LogNormal(0.1))],
         [values_by_hand, lambda k, u: dist.LogNormal(jnp.log(k) * jnp.ones(2), 0.1)],
     ),
     "several": Kind(
         [
             VALUES,
             (rz.observe.AtPoints(X), rz.Poisson(EXPOSURE)),
-            (rz.observe.CoefficientAt("k", X[:2]), rz.LogNormal(0.1)),
+            (rz.observe.CoefficientAt("k", X[:2]), rz.observe.LogNormal(0.1)),
         ],
         [
             values_by_hand,

@@ -124,7 +124,7 @@ def test_surrogates_are_not_fitted_longer_than_there_is_time(small, clock, monke
 def test_training_ends_at_the_block_for_which_there_is_no_time(small, clock, monkeypatch):
     monkeypatch.setattr(training, "run_block", clock.slowed(training.run_block, 7.0))
     sizes = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4, "block_steps": 5}
-    engine = rz.inference.Amortise(**sizes, steps=100, num_data=8, num_proposals=3, num_examples=20)
+    engine = rz.Amortise(**sizes, steps=100, num_data=8, num_proposals=3, num_examples=20)
     assert "before amortise had a posterior" in ended(small, engine, 60.0, clock)
 
 

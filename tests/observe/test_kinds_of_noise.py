@@ -28,7 +28,7 @@ KINDS = {
         [1.0, 9.0, 12.0],
     ),
     "log-normal": (
-        rz.LogNormal("s"),
+        rz.observe.LogNormal("s"),
         stats.lognorm(0.3, scale=np.asarray(STATE)),
         [0.4, 1.0, 0.9],
     ),
@@ -90,7 +90,10 @@ def test_draws_have_the_moments_of_scipy(name):
             rz.observe.Binomial([5.0, 9.0]),
             "binomial shares, trials 5 .. 9, one for each observation",
         ),
-        (rz.LogNormal(0.2, "log"), "log-normal, sd 0.2 of the logarithm, the state is the log of"),
+        (
+            rz.observe.LogNormal(0.2, "log"),
+            "log-normal, sd 0.2 of the logarithm, the state is the log of",
+        ),
         (
             rz.observe.CorrelatedNormal(covariance=COVARIANCE),
             "normal, correlated by a known matrix, sd",
@@ -161,7 +164,10 @@ def test_a_joint_likelihood_is_the_product_of_its_parts():
             lambda: rz.observe.Binomial(20.0).check_values(np.array([0.52])),
             "shares times trials are no",
         ),
-        (lambda: rz.LogNormal(0.1).check_values(np.array([0.0])), "values are not positive"),
+        (
+            lambda: rz.observe.LogNormal(0.1).check_values(np.array([0.0])),
+            "values are not positive",
+        ),
         (lambda: rz.observe.CorrelatedNormal(0.1), "given by covariance=..., or by sd"),
         (
             lambda: rz.observe.CorrelatedNormal(0.1, points=X),

@@ -63,8 +63,8 @@ def test_places_may_be_asked_for_in_parts(monkeypatch):
     [
         (rz.Gaussian(0.3), 1.2),
         (rz.StudentT(0.3, 6.0), 1.2),
-        (rz.LogNormal(0.3), 1.2),
-        (rz.LogNormal(0.3, link="log"), 1.2),
+        (rz.observe.LogNormal(0.3), 1.2),
+        (rz.observe.LogNormal(0.3, link="log"), 1.2),
         (rz.Poisson(4.0), 1.2),
         (rz.observe.NegativeBinomial(2.5, 4.0), 1.2),
         (rz.observe.Binomial(12.0), 1.2),
@@ -83,7 +83,7 @@ def test_scatter_on_the_host_is_that_of_the_likelihood(likelihood, predictor):
     assert drawn.mean() == pytest.approx(float(known.mean[0]), rel=2e-3)
     assert drawn.var() == pytest.approx(float(known.variance[0]), rel=3e-2)
     middle = likelihood.observation_distribution.location(states[:, :1], parameters).item()
-    median = isinstance(likelihood, rz.LogNormal)
+    median = isinstance(likelihood, rz.observe.LogNormal)
     assert middle == pytest.approx(np.median(drawn) if median else drawn.mean(), rel=2e-3)
 
 

@@ -109,7 +109,7 @@ def test_a_problem_in_words_says_that_its_cells_are_quadratic():
     [
         pair("gaussian-vi(surrogate)"),
         pair("gaussian-vi(relaxed)"),
-        rz.inference.Amortise(),
+        rz.Amortise(),
     ],
     ids=lambda one: one.name,
 )

@@ -10,7 +10,7 @@ from riesz_paper.running.runner import run_experiment
 
 @pytest.mark.slow  # a minute, most of it compilation
 # So short chains may or may not be called converged; the bounds below allow for that.
-@pytest.mark.filterwarnings("ignore:nuts")
+@pytest.mark.filterwarnings("ignore:mcmc")
 def test_a_small_run_leaves_its_files_and_agrees_with_sampling(tmp_path, monkeypatch):
     sizes = experiment.Sizes(2, 2, 12, 1, 50, 100)  # 9 x 9 nodes, two terms
     monkeypatch.setitem(experiment.SIZES, "quick", sizes)

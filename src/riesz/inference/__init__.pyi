@@ -1,5 +1,4 @@
 from riesz.amortise.amortised import Amortised as Amortised
-from riesz.amortise.engine import Amortise as Amortise
 from riesz.amortise.fits import DataSetFits as DataSetFits
 from riesz.amortise.simulate import PriorSurrogate as PriorSurrogate
 from riesz.density.engine import AbstractEngine as AbstractEngine

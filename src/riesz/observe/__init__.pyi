@@ -1,4 +1,5 @@
 from .continuous import CorrelatedNormal as CorrelatedNormal
+from .continuous import LogNormal as LogNormal
 from .counts import Binomial as Binomial
 from .counts import NegativeBinomial as NegativeBinomial
 from .effects import WithEffects as WithEffects
