@@ -25,6 +25,7 @@ class ExperimentName(StrEnum):
     CHECKERBOARD = "checkerboard"
     FIELD = "field"
     BLOCKS = "blocks"
+    CROSSOVER = "crossover"
     HANFORD = "hanford"
     PUMPING = "pumping"
     MISSPECIFIED = "misspecified"
@@ -107,6 +108,7 @@ def experiment_of(request: Request) -> "Experiment":
     from riesz_paper.experiments.amortised.experiment import amortised
     from riesz_paper.experiments.blocks.experiment import blocks
     from riesz_paper.experiments.checkerboard.experiment import checkerboard
+    from riesz_paper.experiments.crossover.experiment import crossover
     from riesz_paper.experiments.field.experiment import field
     from riesz_paper.experiments.misspecified.experiment import misspecified
     from riesz_paper.experiments.norms.experiment import norms
@@ -121,6 +123,7 @@ def experiment_of(request: Request) -> "Experiment":
         ExperimentName.CHECKERBOARD: checkerboard,
         ExperimentName.FIELD: field,
         ExperimentName.BLOCKS: blocks,
+        ExperimentName.CROSSOVER: crossover,
         ExperimentName.MISSPECIFIED: misspecified,
         ExperimentName.AGREEMENT: agreement,
     }

@@ -94,6 +94,16 @@ def shrink_field() -> None:
     replace(experiment, ENGINE=small_emulate(), FINER=1)
 
 
+def shrink_crossover() -> None:
+    from riesz.density.reduced_basis import ReducedBasis
+    from riesz_paper.experiments.crossover import experiment, problem
+
+    densities = dict(experiment.DENSITIES, surrogate=small_emulate().density)
+    densities["reduced-basis"] = ReducedBasis(num_snapshots=40)
+    replace(experiment, DENSITIES=densities, REFERENCE_DRAWS=64, FEWEST_DRAWS=64)
+    replace(problem, NUM_SENSORS=8)
+
+
 def shrink_blocks() -> None:
     from riesz_paper.experiments.blocks import experiment
 
@@ -216,6 +226,7 @@ SMALLER: Mapping[str, Callable[[], None]] = {
     "checkerboard": shrink_checkerboard,
     "field": shrink_field,
     "blocks": shrink_blocks,
+    "crossover": shrink_crossover,
     "hanford": shrink_hanford,
     "misspecified": shrink_misspecified,
     "jura": shrink_jura,
