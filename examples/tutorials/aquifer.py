@@ -39,9 +39,9 @@ print(case.check())
 #
 # Two things are unknown: the transmissivity, a positive field with eight principal functions, and
 # the head on the rim. Given the transmissivity, the head is *linear* in the values on the rim, and
-# their prior is normal: the engine `conditional` integrates them out exactly and searches only for
-# the eight numbers of the transmissivity. The file names it; [which engine
-# when](../engines.md).
+# their prior is normal: on the density `marginal`, which has them integrated out exactly, the
+# method `laplace` is left with the eight numbers of the transmissivity. The file names both;
+# [which when](../engines.md).
 #
 # `riesz fit examples/aquifer/problem.toml --seed 0 --out out/run` keeps the fit in a folder, which
 # `rz.read_run` reads again at any time.

@@ -81,8 +81,8 @@ print(problem)
 # %% [markdown]
 # ## What readings say
 #
-# Heads are linear in the recharge, which `auto` sees: `conditional` integrates it out, exactly, and
-# is left with storage and transmissivity.
+# Heads are linear in the recharge, which `auto` sees: it is integrated out exactly, which leaves
+# storage and transmissivity.
 
 # %%
 posterior = rz.fit(problem, seed=0, progress=False)

@@ -121,16 +121,15 @@ problem = rz.inverse_problem(
 #
 # Through tight clay little passes, and how little is hard to tell: the posterior leans to one side,
 # as no Gaussian does. It takes draws. Each costs a solve or ten, but heads under one set of
-# conductivities are much like those under another: `reduced` looks for them among combinations of
-# a hundred states at most, and weighs some of its draws by exact solves in the end. The tail of
-# these weights, `k_hat`, says whether the result is to be trusted: it is where that is below 0.5.
+# conductivities are much like those under another: a reduced basis looks for them among
+# combinations of a hundred states at most, and some draws are weighed by exact solves in the end.
+# The tail of these weights, `k_hat`, says whether the result is to be trusted: it is where that is
+# below 0.5.
 
 # %%
-engine = rz.inference.Reduced(
-    num_snapshots=150, num_modes=100, num_exact=400,
-    num_warmup=200, num_samples=600, num_searches=2,
-)  # fmt: skip
-posterior = rz.fit(problem, engine, seed=0, progress=False)
+chains = rz.MCMC(num_warmup=200, num_samples=600, num_searches=2)
+basis = rz.ReducedBasis(num_snapshots=150, num_modes=100, num_exact=400)
+posterior = rz.fit(problem, chains, density=basis, seed=0, progress=False)
 k_hat = float(posterior.history["k_hat"])
 print(f"k-hat {k_hat:.2f}; {'; '.join(map(str, posterior.notes)) or 'no doubts'}")
 assert k_hat < 0.5

@@ -6,9 +6,9 @@
 #
 # $$-\Delta u = f, \qquad u = 0 \text{ on the boundary.}$$
 #
-# But the truth has an eddy that the model knows nothing of. An engine that believes the equation
-# will be exact about the wrong thing. `relax` lets the equation be wrong, by `epsilon_rel`: this
-# tutorial shows what that number means, and what comes of learning it.
+# But the truth has an eddy that the model knows nothing of. A posterior that believes the
+# equation will be exact about the wrong thing. The density `relaxed` lets the equation be wrong, by
+# `epsilon_rel`: this tutorial shows what that number means, and what comes of learning it.
 
 # %%
 import jax
@@ -65,7 +65,7 @@ problem = rz.inverse_problem(
 )
 
 # %% [markdown]
-# ## An engine that believes
+# ## A posterior that believes
 #
 # The model is linear and its priors are normal, so `laplace` is exact for it. Coverage is the share
 # of the two hundred places where the central 95 % of the draws hold the truth.
@@ -86,33 +86,26 @@ print("coverage {:.3f}, width {:.4f}".format(*rows["believes"]))
 # %% [markdown]
 # Too few: the intervals are as narrow as if the equation were right.
 #
-# ## An engine that doubts
+# ## A posterior that doubts
 #
-# `relax` believes in $-\Delta u = f + \text{error}$, with an error that is random in the dual norm.
-# Before any data are seen, such errors move the state at the sensors; `epsilon_rel` is the size of
-# that movement *in noise standard deviations*. So it has no unit and does not depend on the mesh:
+# `relaxed` believes in $-\Delta u = f + \text{error}$, with an error that is random in the dual
+# norm. Before any data are seen, such errors move the state at the sensors; `epsilon_rel` is the
+# size of that movement *in noise standard deviations*. So it has no unit and does not depend on the
+# mesh:
 #
 # - 0.1: errors of the equation are ten times smaller than noise. It holds, as far as sensors tell.
 # - 1: the equation is trusted about as much as one measurement.
 # - 3: it is hardly trusted at all.
 #
-# On a small mesh the exact norm and one unknown a node (`surrogate="nodal"`) are affordable; a
-# network on mini-patches comes close to the same numbers where they are not.
+# The state with its error is integrated out: each value of the density takes a solve for each
+# sensor, and no training.
 
 
 # %%
 def doubting(epsilon_rel):
-    engine = rz.Relax(
-        epsilon_rel=epsilon_rel,
-        surrogate="nodal",
-        norm="exact",
-        steps=20,
-        block_steps=10,
-        tail=0.5,
-        num_samples=8,
-        polishing_draws=34,
-    )
-    return rz.fit(problem, engine, seed=0, check=False, progress=False)
+    density = rz.Relaxed(epsilon_rel=epsilon_rel)
+    few = rz.GaussianVI(num_draws=34)
+    return rz.fit(problem, few, density=density, seed=0, check=False, progress=False)
 
 
 for epsilon_rel in (0.1, 3.0):
@@ -128,7 +121,7 @@ for epsilon_rel in (0.1, 3.0):
 # %%
 learned = doubting(rz.inference.Learned())
 rows["learned"] = coverage_and_width(learned)
-print(learned.notes[0], end="\n\n")
+print(learned.notes[-1], end="\n\n")
 print(f"{'':18}coverage  width")
 for name, (coverage, width) in rows.items():
     print(f"{name:18}{coverage:8.3f}{width:7.4f}")
@@ -150,8 +143,8 @@ figure
 # ## What to take home
 #
 # Epsilon is the scale of an error that you admit, not a knob for better fits. Small is as sure as
-# the exact engine; large is safe and useless, with intervals several times as wide; what is learned
-# lies between. One data set is little to learn from, and this one still falls short of 95 %: over
+# the density `exact`; large is safe and useless, with intervals several times as wide; what is
+# learned lies between. One data set is little to learn from, and this one still falls short of 95 %: over
 # fifty data sets a learned epsilon brings the coverage from 0.80 to 0.93
 # ([and where it falls short](../paper/docs/misspecified.md)). Doubt makes *predictions* honest; the
 # strengths of the districts stay as confounded with the eddy as they were.

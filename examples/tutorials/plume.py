@@ -62,11 +62,11 @@ print(problem)
 # %% [markdown]
 # ## What the samples say
 #
-# The plume is linear in the history of the leak, and not in the dispersion: `conditional`
-# integrates the history out and is left with one number.
+# The plume is linear in the history of the leak, and not in the dispersion: the density `marginal`
+# has the history integrated out, which leaves one number.
 
 # %%
-posterior = rz.fit(problem, "conditional", seed=0, progress=False)
+posterior = rz.fit(problem, "laplace", density="marginal", seed=0, progress=False)
 low, high = posterior.quantiles("D", (0.025, 0.975))
 print(f"dispersion {posterior.mean('D'):.3f}, 95 % within {low:.3f} .. {high:.3f}; truth 0.03")
 

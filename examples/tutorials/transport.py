@@ -7,7 +7,7 @@
 # $$-\Delta u + \tau\cdot\nabla u = 1, \qquad u = 0 \text{ on the boundary.}$$
 #
 # Twenty-five sensors report $u$ with noise. We look for the wind, with its uncertainty, in two
-# ways: by `emulate`, which never solves the equation, and by brute force, which solves it a
+# ways: by a surrogate, which never solves the equation, and by brute force, which solves it a
 # thousand times. With two unknowns we can afford both, and see how right the first one is.
 
 # %%
@@ -63,13 +63,13 @@ problem = rz.inverse_problem(
 # %% [markdown]
 # ## Without solving the equation
 #
-# `emulate` binds a network $u(x, \tau)$ to the weak form of the equation on mini-patches of the
-# mesh, and a normal distribution $q(\tau)$ to data and prior through that network. A thousand exact
-# solves check it afterwards, and the summary says in words what came out
-# ([can I trust it?](../trust.md)).
+# The density `surrogate` binds a network $u(x, \tau)$ to the weak form of the equation on
+# mini-patches of the mesh, and the method `gaussian-vi` a normal distribution $q(\tau)$ to data and
+# prior through that network. A thousand exact solves check it afterwards, and the summary says in
+# words what came out ([can I trust it?](../trust.md)).
 
 # %%
-posterior = rz.fit(problem, rz.Emulate(), seed=0, progress=False)
+posterior = rz.fit(problem, rz.GaussianVI(), density=rz.Surrogate(), seed=0, progress=False)
 print(rz.summary(posterior))
 
 # %% [markdown]
@@ -99,11 +99,11 @@ weights = np.exp(logs - logs.max())
 weights /= weights.sum()
 exact_mean = weights @ np.asarray(winds)
 exact_sd = np.sqrt(weights @ (np.asarray(winds) - exact_mean) ** 2)
-for name, mean, sd in (("emulate", centre, spread), ("exact", exact_mean, exact_sd)):
+for name, mean, sd in (("trained", centre, spread), ("exact", exact_mean, exact_sd)):
     print(f"{name:8} {mean[0]:7.3f} +- {sd[0]:.3f}  {mean[1]:7.3f} +- {sd[1]:.3f}")
 
 # %% [markdown]
-# Both side by side: contours of the exact posterior, draws of `emulate` as dots, the true wind as a
+# Both side by side: contours of the exact posterior, draws of $q$ as dots, the true wind as a
 # cross. The exact posterior is what the data can tell; that the cross is off its middle is noise.
 
 # %%
@@ -113,7 +113,7 @@ rz.plot.draw_field(left, mesh, np.asarray(rz.solve(forward, {"tau": exact_mean})
 left.scatter(*sensors.T, c="white", edgecolors="black", s=18)
 left.set_title("mean state and sensors")
 draws = np.asarray(posterior.values("tau", num_draws=500, seed=1))
-right.plot(*draws.T, ".", color="tab:blue", markersize=3, alpha=0.5, label="emulate")
+right.plot(*draws.T, ".", color="tab:blue", markersize=3, alpha=0.5, label="by a surrogate")
 grid = np.asarray(winds).reshape(31, 31, 2)
 right.contour(
     *np.moveaxis(grid, 2, 0), weights.reshape(31, 31), colors="black", linewidths=0.8, levels=5

@@ -37,7 +37,9 @@ class FitProblem(RieszAlgorithm):
         )
         self.addParameter(
             QgsProcessingParameterString(
-                self.ENGINE, "Engine (none: as the file says)", optional=True
+                self.ENGINE,
+                "Method, such as mcmc or laplace(marginal) (none: as the file says)",
+                optional=True,
             )
         )
         self.addParameter(
