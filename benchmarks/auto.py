@@ -1,6 +1,6 @@
 """Does `auto` end with a posterior that passes its check, and what does that cost beside others?
 
-Twelve problems from 1 to 16,641 unknowns, by `auto` and by each engine alone that might do. A row
+Twelve problems from 1 to 16,641 unknowns, by `auto` and by each method alone that might do. A row
 runs in a process of its own; processor seconds have compilation and checks in them. An engine
 passes where `auto` would have ended with it. Rows are printed as they come, and kept:
     python benchmarks/auto.py --rows rows.jsonl      (goes on where it was stopped)
@@ -19,7 +19,7 @@ from sampler import field_problem
 
 SEED = 3
 SECONDS = 900.0
-"""That `auto` and `sample` are given at most, unless other seconds are."""
+"""That `auto` and `mcmc` are given at most, unless other seconds are."""
 
 
 def posed(form, latents, *, sides: int, points, truth, relative_noise: float = 0.02):

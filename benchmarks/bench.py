@@ -92,7 +92,7 @@ def is_there(python: str, module: str) -> bool:
 
 
 def small_emulate() -> Any:
-    """The engine `emulate`, trained too little to be right."""
+    """`gaussian-vi(surrogate)`, trained too little to be right."""
     import riesz as rz
 
     return rz.inference.Engine(rz.GaussianVI(), rz.Surrogate(

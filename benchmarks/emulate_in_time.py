@@ -1,11 +1,11 @@
-"""How far is `emulate` from exact posteriors of equations in time?
+"""How far is a Gaussian by a surrogate from exact posteriors of equations in time?
 
 Heat on an interval with an unknown initial state of eight Karhunen-Loeve terms and an unknown
 source: all is linear, and the posterior known in closed form. And diffusion in the plane with an
 unknown diffusivity and the unknown history of a source at a point, six values of a process in time:
-`conditional` integrates the history out and weighs diffusivities by exact marches. Each data set
-has its own truth, drawn from the prior. Of each coordinate of the unknowns the error of the mean is
-in posterior standard deviations; draws of `conditional` leave 0.016 of them. No corrections by
+the density `marginal` has it integrated out, and diffusivities are weighed by exact marches. Each
+data set has its own truth, drawn from the prior. Of each coordinate of the unknowns the error of the
+mean is in posterior standard deviations; draws on `marginal` leave 0.016 of them. No corrections by
 weights, unless asked for by `--checked`: the posterior is then the one that `rz.fit` gives.
 """
 

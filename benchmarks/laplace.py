@@ -1,7 +1,7 @@
 """How long do the mode and the leading curvature take, with one unknown a node?
 
 The problem of hIPPYlib's tutorial on 129^2 nodes: a log-diffusivity with a bi-Laplacian prior, 50
-sensors, two per cent of noise; the engine `laplace` with 50 modes, twice: the first run compiles.
+sensors, two per cent of noise; the method `laplace` with 50 modes, twice: the first run compiles.
 With `--nodes` instead: the finest of nested meshes with about so many nodes, 200 sensors, by the
 solver that suits the machine, and the sd of the field at all nodes.
 """

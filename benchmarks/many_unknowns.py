@@ -1,12 +1,12 @@
-"""Which engine is right where a log-diffusivity has 20, 32 or 64 unknowns, and what does it say?
+"""Which method is right where a log-diffusivity has 20, 32 or 64 unknowns, and what does it say?
 
 Karhunen-Loeve terms on 33^2 nodes, 40 sensors, two per cent of noise; truths are draws of the
-prior. Means and standard deviations at the nodes are held against those of `sample` with many
+prior. Means and standard deviations at the nodes are held against those of `mcmc` with many
 draws, and the share of nodes whose truth lies in its 95 % interval is counted. Processor seconds
 are those of a process that does one fit, compilation and check included.
 
 A row may run alone, so that rows can be spread over many machines, and their lines be joined:
-    python benchmarks/many_unknowns.py --terms 20 --seed 3 --engine variational >> rows.jsonl
+    python benchmarks/many_unknowns.py --terms 20 --seed 3 --engine gaussian-vi >> rows.jsonl
     python benchmarks/many_unknowns.py --rows rows.jsonl
 """
 

@@ -1,7 +1,7 @@
 """Do single and double precision, and other devices, give the same answers?
 
-The transport problem of the experiment (65^2 nodes, 25 sensors), fitted by `emulate` in float64 and
-float32 on whatever device JAX finds, against the quadrature of exact solves; and the plug-in: the
+The transport problem of the experiment (65^2 nodes, 25 sensors), fitted on a surrogate in float64
+and float32 on whatever device JAX finds, against the quadrature of exact solves; and the plug-in: the
 penalty of one network in both precisions on the same patches. Every fit is run twice: the first
 one compiles.
 """
@@ -13,8 +13,8 @@ from bench import parser_of, save
 
 LEVELS, SEED, REPLICATES = 5, 0, 3
 PRECISIONS = ("float64", "float32")
-ENGINE = {}
-"""Settings of `emulate` that are not the default."""
+SETTINGS = {}
+"""Of the surrogate, that are not the default."""
 
 
 def problem_of(replicate: int, dtype: str):
@@ -57,7 +57,8 @@ def fitted(replicate: int, dtype: str) -> dict:
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
-        posterior = jax.block_until_ready(rz.Emulate(**ENGINE).run(problem, seed=SEED))
+        engine = rz.inference.Engine(rz.GaussianVI(), rz.Surrogate(**SETTINGS))
+        posterior = jax.block_until_ready(engine.run(problem, seed=SEED))
         seconds.append(time.perf_counter() - start)
     mean = np.asarray(posterior.coordinate_mean(), float)
     sd = np.sqrt(np.diag(np.asarray(posterior.coordinate_covariance(), float)))

@@ -1,6 +1,6 @@
 """What does an independent draw of the posterior cost, with 64 unknowns and with one a node?
 
-The engine `sample` on the problem of 64 blocks, and on a log-diffusivity with one unknown a node of
+The method `mcmc` on the problem of 64 blocks, and on a log-diffusivity with one unknown a node of
 33^2, 65^2 and 129^2, 50 sensors and two per cent of noise. Processor seconds are those of the whole
 fit, compilation included; gradients those of searches left out. Moments of the blocks are in the
 rows, so that a run can be held against a longer one of the same data (`--against`).

@@ -1,8 +1,8 @@
-"""Which engine in space? Three unknown numbers on 33 x 33 x 33 nodes, by each that can.
+"""Which method in space? Three unknown numbers on 33 x 33 x 33 nodes, by each that can.
 
-The problem is that of `check.py`. `laplace` with its check, `nuts` that starts from it, and
-`emulate`, each in a process of its own: compilation is counted in. Means and standard deviations
-are those of standard normal coordinates; `nuts` is the one to compare with.
+The problem is that of `check.py`. `laplace` with its check, NUTS that starts from it, and
+`gaussian-vi` on a surrogate, each in a process of its own: compilation is counted in. Means and
+standard deviations are those of standard normal coordinates; NUTS is the one to compare with.
 """
 
 import json

@@ -4,7 +4,7 @@ One full step of a fit: a factorised surrogate trunk(x) . branch(z) with a hard 
 trained by Adam on the weak-form penalty of the transport problem, -lap u + tau . grad u = 1, with
 16 samples of tau and 4 patches of 64 nodes a step, in `lax.scan` as a fit would. All meshes are
 timed in turns in one process; memory is measured in a process of its own for each size. On one
-mesh batches of several sizes are timed as well, and the batches that `emulate` takes by default
+mesh batches of several sizes are timed as well, and the batches that a surrogate takes by default
 with a whole fit of it, after compilation. Runs on whatever device JAX finds.
 """
 
@@ -278,8 +278,8 @@ def of_emulate(levels: int) -> dict:
     start = time.perf_counter()
     posterior = jax.block_until_ready(engine.run(problem, seed=1))
     fit_seconds = time.perf_counter() - start
-    patches, samples, count = engine.batches()
-    penalty, surrogate = default_penalty(problem, engine), posterior.states.surrogate
+    patches, samples, count = engine.density.batches()
+    penalty, surrogate = default_penalty(problem, engine.density), posterior.states.surrogate
     draws = posterior.sample(jr.key(0), count * samples).reshape(count, samples, -1)
     seconds = []
     for seed in range(6):

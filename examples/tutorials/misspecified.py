@@ -144,8 +144,8 @@ figure
 #
 # Epsilon is the scale of an error that you admit, not a knob for better fits. Small is as sure as
 # the density `exact`; large is safe and useless, with intervals several times as wide; what is
-# learned lies between. One data set is little to learn from, and this one still falls short of 95 %: over
-# fifty data sets a learned epsilon brings the coverage from 0.80 to 0.93
+# learned lies between. One data set is little to learn from, and this one still falls short of
+# 95 %: over fifty data sets a learned epsilon brings the coverage from 0.80 to 0.93
 # ([and where it falls short](../paper/docs/misspecified.md)). Doubt makes *predictions* honest; the
 # strengths of the districts stay as confounded with the eddy as they were.
 #

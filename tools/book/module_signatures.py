@@ -1,4 +1,4 @@
-"""Signatures of Equinox modules and engines for the reference: fields are what they are built from.
+"""Signatures of Equinox modules, methods and densities for the reference: fields are what they are built from.
 
 The reader of docstrings knows the dataclasses of the standard library only; these are such too.
 Methods that take the options of a command show its fields as their arguments.
@@ -16,7 +16,7 @@ class ModuleSignatures(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **others: Any) -> None:
         # All are found before the first is given one: its subclasses have none of their own yet.
-        for cls in [c for c in classes_in(pkg) if is_engine(c) or is_plain_module(c)]:
+        for cls in [c for c in classes_in(pkg) if has_settings(c) or is_plain_module(c)]:
             cls.set_member("__init__", constructor(cls))
         models = {cls.name: cls for cls in classes_in(pkg)}
         for function in functions_in(pkg):
@@ -70,9 +70,9 @@ def options(model: griffe.Class) -> list[griffe.Parameter]:
     return result
 
 
-def is_engine(cls: griffe.Class) -> bool:
-    """Whether its settings are checked by one constructor of all engines, which hides them."""
-    return any(base.name == "Settings" or is_engine(base) for base in parents(cls))
+def has_settings(cls: griffe.Class) -> bool:
+    """Whether its settings are checked by one constructor of methods and densities, which hides them."""
+    return any(base.name == "Settings" or has_settings(base) for base in parents(cls))
 
 
 def is_plain_module(cls: griffe.Class) -> bool:

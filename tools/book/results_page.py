@@ -14,7 +14,7 @@ FOLDERS = ("paper/results", "results")
 """Of experiments of the paper, and of the product: benchmarks, walks, calibration."""
 
 ABOUT = {
-    "agreement": "Engines against each other on one problem.",
+    "agreement": "Densities against each other on one problem.",
     "amortised": "One encoder for a hundred data sets, against quadrature "
     "([how](../paper/docs/amortised.md#how-right-it-is)).",
     "aquifer": "Held-out wells, with physics and without ([how](../paper/docs/aquifer.md)).",
@@ -39,7 +39,7 @@ ABOUT = {
     "([how](trust.md#is-the-whole-problem-calibrated)).",
     "checkerboard": "Rough physics, against physics-informed networks "
     "([how](../paper/docs/rough-physics.md)).",
-    "field": "A log-diffusivity with sixteen terms, `emulate` against NUTS.",
+    "field": "A log-diffusivity with sixteen terms, `gaussian-vi` on a surrogate against NUTS.",
     "jura": "Heavy metals in the Jura, all methods ([how](../paper/docs/jura.md)).",
     "jura-first-choice": "The first choice of settings for the Jura "
     "([why there are two](../paper/docs/jura.md#what-was-tried)).",

@@ -1,4 +1,4 @@
-"""`emulate` by gradients: for norms whose readout cannot be solved for."""
+"""A Gaussian by a surrogate, by gradients: for norms whose readout cannot be solved for."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The field experiment: `emulate` and exact sampling agree on a field, and files say so."""
+"""The field experiment: a surrogate and exact sampling agree on a field, and files say so."""
 
 import json
 

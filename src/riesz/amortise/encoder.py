@@ -42,7 +42,7 @@ class Encoded(eqx.Module):
         return standard_log_density(white) + jnp.sum(self.log_diagonal)
 
     def family(self) -> FullRank:
-        """The same Gaussian as engines give it."""
+        """The same Gaussian as fits give it."""
         return FullRank(self.mean, -self.log_diagonal, jnp.tril(self.factor(), -1))
 
 

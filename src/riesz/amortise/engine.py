@@ -162,7 +162,7 @@ def optimiser(pace: EncoderPace) -> optax.GradientTransformation:
 class Amortise(PriorSurrogate, AbstractEngine):
     """One training for all data sets that the problem's sensors may see.
 
-    `trained` gives what answers any data set at once; as an engine it answers the problem's own.
+    `train` gives what answers any data set at once; as an engine it answers the problem's own.
     Its `model` of what sensors see is a surrogate, which needs a hierarchy of meshes and suits a
     handful of unknowns, or a reduced equation of exact states, which suits tens of them where the
     equation is linear in the state. With `missing`, data sets may lack up to such a share of their

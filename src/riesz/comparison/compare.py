@@ -81,7 +81,7 @@ def compare(
 
 
 def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison | None:
-    """What `compare` will say of the posterior of `conditional`, by the same closed forms.
+    """What `compare` will say of a posterior on the density `marginal`, by the same closed forms.
 
     None where there are none, or where kriging and a plane have nothing to say.
     """

@@ -62,8 +62,8 @@ def sbc(
     """Are posteriors of this problem right, for data as its model makes them?
 
     Its observations are read for their places and noise alone. Needs a problem on a hierarchy of
-    meshes, in time one that `emulate` takes; for nonlinear equations give `sizes` with several
-    Gauss-Newton steps, `num_solves`.
+    meshes, in time one that the density `surrogate` takes; for nonlinear equations give `sizes`
+    with several Gauss-Newton steps, `num_solves`.
     """
     if num_data_sets < FEWEST:
         raise RieszError(

@@ -189,8 +189,8 @@ def wells_at_known_points(
     for source, operator in problem.point_sources:
         if operator is None:
             raise FormError(
-                "the place of a point source is unknown, which takes exact solves: use laplace, "
-                "nuts or sample; or a smooth source, source(lambda x, z: ...), wider than a cell."
+                "the place of a point source is unknown, which takes exact solves: use the "
+                "density exact; or a smooth source, source(lambda x, z: ...), wider than a cell."
             )
         result.append((source, operator))
     return tuple(result)

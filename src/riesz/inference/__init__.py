@@ -1,4 +1,4 @@
-"""The door: from a problem and an engine to a posterior that has been checked."""
+"""The door: from a problem, a method and a density to a posterior that has been checked."""
 
 from riesz.lazy import public_names
 

@@ -1,10 +1,10 @@
 """One door to all methods and densities: `fit`, and a check of what comes out.
 
-The engine `auto` starts cheap, looks whether that will do, and climbs where it will not. Unknowns
+`auto` starts cheap, looks whether that will do, and climbs where it will not. Unknowns
 that can be integrated out are; a normal distribution about the most likely unknowns takes some
 hundred solves however many unknowns and nodes there are, and the one nearest to the posterior some
 thousand. Each is weighed by exact solves, and searches from elsewhere look for other modes. What
-does not pass is sampled, from where the last engine ended.
+does not pass is sampled, from where the last fit ended.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ FEW_UNKNOWNS = 10
 """Coordinates that may be left where all others are integrated out."""
 
 NUM_MODES = 50
-"""Directions that the curvature is looked at, as `laplace` has it: what is compiled is shared."""
+"""Directions that the curvature is looked at, as `Laplace` has it: what is compiled is shared."""
 
 NUM_SEARCHES, MORE_SEARCHES = 5, 17
 """From the mean, and from pairs of opposite draws of the prior; more where all take no time."""

@@ -1,4 +1,4 @@
-"""Where engines leave their state, so that a fit that was stopped can go on."""
+"""Where fits leave their state, so that a fit that was stopped can go on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ AnyArray = Array | np.ndarray
 
 
 class AbstractCheckpoint(ABC):
-    """Where an engine leaves its state after each block of work, one for each stage of it.
+    """Where a fit leaves its state after each block of work, one for each stage of it.
 
     It asks what is stored of a stage and goes on from it; how often that is written, and where to,
     is not its business. What it can recompute in no time, such as the keys of random numbers, it

@@ -1,6 +1,6 @@
 r"""Square roots of the covariance of noise: what makes errors independent, each of sd one.
 
-Engines that ask how large a difference between states is beside the noise, or integrate unknowns
+Densities that ask how large a difference between states is beside the noise, or integrate unknowns
 out, need no more than $L^{-1}$ and $\log|L|$ of $\Sigma = L L^\top$. Each kind of noise has its own
 way to them; matrices are made for none that can do without.
 """

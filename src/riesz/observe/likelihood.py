@@ -52,10 +52,10 @@ def scale_at(scale: Scale, z: PyTree) -> Float[Array, "..."]:
 class AbstractLikelihood(eqx.Module):
     """The density of observations, given what the state says of each.
 
-    A class of one's own gives `distribution` and `describe`: `nuts` and `laplace` ask for no more.
+    A class of one's own gives `distribution` and `describe`: the density `exact` asks for no more.
     Positive numbers in it that may be unknown are named by `scales`, and read by `parameters`;
     where values can be impossible, `check_values` says so. Noise that is added to what the state
-    says is an `AbstractNoise`, which other engines take too.
+    says is an `AbstractNoise`, which other densities take too.
     """
 
     is_normal = False

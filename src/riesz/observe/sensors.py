@@ -1,7 +1,7 @@
 """Sensors on a mesh: what each reads off a state and the unknowns that go with it.
 
-Those that are linear in the state are rows of a sparse operator, which every engine can use; others
-are functions of the state and the unknowns.
+Those that are linear in the state are rows of a sparse operator, which every density can use;
+others are functions of the state and the unknowns.
 """
 
 from abc import abstractmethod

@@ -1,1 +1,1 @@
-"""What every engine returns: a distribution of the unknowns, and the states that go with it."""
+"""What every fit returns: a distribution of the unknowns, and the states that go with it."""

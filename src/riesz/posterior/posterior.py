@@ -1,4 +1,4 @@
-"""What every engine returns: a distribution of the unknowns, and the states that go with it."""
+"""What every fit returns: a distribution of the unknowns, and the states that go with it."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

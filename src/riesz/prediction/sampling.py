@@ -156,7 +156,7 @@ def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, Any]
 def num_sharing(problem: InverseProblem, coordinates: Draws) -> int:
     """How many draws in a row differ in some unknowns alone: in time they are marched together.
 
-    So are those that `conditional` makes for values of the unknowns that it does not integrate out.
+    So are those on the density `marginal` for values of the unknowns that are not integrated out.
     """
     if problem.time is None:
         return 1

@@ -223,7 +223,7 @@ class GP(AbstractFieldPrior):
     themselves. `mean` is a number or a function of one place; `transform` turns the Gaussian value
     at each point into the quantity. With `learned` the kernel's scales are unknown as well: its own
     are then their medians. With `at_nodes` the field is evaluated at the nodes and linear between
-    them: better for engines that solve on the whole mesh, worse for those on mini-patches.
+    them: better for densities that solve on the whole mesh, worse for those on mini-patches.
     """
 
     kernel: AbstractKernel

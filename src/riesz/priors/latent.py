@@ -1,6 +1,6 @@
 """Unknowns: priors written as functions of independent standard normal coordinates.
 
-With such coordinates every engine sees the same prior, N(0, I), whatever the units, bounds and
+With such coordinates every method sees the same prior, N(0, I), whatever the units, bounds and
 correlations of the quantities themselves (the non-centred parametrisation, Papaspiliopoulos,
 Roberts & Skold 2007). Numbers and vectors have a prior from NumPyro; all unknowns stand side by
 side in one vector of coordinates.

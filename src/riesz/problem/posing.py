@@ -91,7 +91,7 @@ def inverse_problem(
 ) -> InverseProblem:
     """Put a problem together and check it.
 
-    `domain` is a mesh, a space on one, `P2(mesh)`, or, for engines that train on mini-patches, a
+    `domain` is a mesh, a space on one, `P2(mesh)`, or, for densities that train on mini-patches, a
     hierarchy of meshes; fields stay linear in each cell, whatever the state is. `latents` gives
     the prior of each unknown that the equation, the Dirichlet values or the noise name;
     observations may lie outside the domain by `tolerance`, a length. Where values on the boundary

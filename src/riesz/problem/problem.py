@@ -30,7 +30,7 @@ Coordinates = Float[Array, " coordinate"]
 """Standard normal coordinates of all unknowns of a problem."""
 
 MANY_DRAWS = 500
-"""Values of the unknowns for which an engine or a check solves, each with a matrix of its own."""
+"""Values of the unknowns for which a fit or a check solves, each with a matrix of its own."""
 
 
 class InverseProblem(eqx.Module):

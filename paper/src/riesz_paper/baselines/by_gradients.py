@@ -1,4 +1,4 @@
-"""`emulate` by gradient descent: for networks and norms whose readout cannot be solved for.
+"""A surrogate and q by gradient descent: for networks and norms whose readout cannot be solved for.
 
 The surrogate is trained on the weak-form penalty alone, for unknowns drawn from the prior first and
 from (a little around) q then; q is trained on likelihood and prior, through a surrogate whose

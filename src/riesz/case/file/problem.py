@@ -175,7 +175,7 @@ class Case:
         name = table.name if engine is None else engine
         if name == AUTO:
             if density is not None:
-                raise RieszError("auto chooses the density, too: name an engine beside it.")
+                raise RieszError("auto chooses the density, too: name a method beside it.")
             taken = choose_engine(self.problem)
             then = tuple(table.engine(one.name) for one in taken.then)
             return Choice(table.engine(taken.engine.name), taken.why, then)
@@ -374,7 +374,7 @@ def build_problem(
 def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
     """What is known of the unknowns.
 
-    Engines that solve on the whole mesh get processes by their values at its nodes: by kernels, a
+    Densities that solve on the whole mesh get processes by their values at its nodes: by kernels, a
     gradient would keep one for each point, inducing point and unknown, which takes gigabytes.
     """
     priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}

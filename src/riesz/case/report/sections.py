@@ -39,7 +39,7 @@ CAPTIONS = {
     "iterations": "of conjugate gradients in each step",
     "log_density": "log-posterior of the draws, one line a chain",
 }
-"""What the curves of the engines' histories mean."""
+"""What the curves of the histories of fits mean."""
 
 
 def summary_paragraph(content: Content) -> str:

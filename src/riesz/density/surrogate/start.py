@@ -1,4 +1,4 @@
-"""What engines that train a surrogate start from."""
+"""What trainings of a surrogate start from."""
 
 import dataclasses
 from abc import abstractmethod
@@ -109,7 +109,7 @@ TRAINING = 0.02
 
 
 def training_cost(solve: float, problem: InverseProblem) -> float:
-    """Seconds of computing, roughly, of an engine that trains and then checks by exact solves."""
+    """Seconds of computing, roughly, of a training and a check by exact solves."""
     return TRAINING * 5000 * (1 + problem.num_coordinates / 10) + solve * 1000
 
 
@@ -244,7 +244,7 @@ def linear_coordinates(problem: InverseProblem) -> Int[np.ndarray, " linear"]:
 def surrogate_at_sensors(
     problem: InverseProblem, surrogate: AnySurrogate, coordinates: Float[Array, " coordinate"]
 ) -> Float[Array, " sensor"]:
-    """The surrogate as exact engines observe a state: interpolated from the nodes around."""
+    """The surrogate as exact solves observe a state: interpolated from the nodes around."""
     if isinstance(surrogate, Trajectory):
         return problem.operator @ surrogate_record(problem, surrogate, coordinates)
     dofs = problem.operator.dofs

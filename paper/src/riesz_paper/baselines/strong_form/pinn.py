@@ -2,9 +2,9 @@ r"""A physics-informed network: the strong form at random points, and a penalty 
 
 The point-wise regulariser of Raissi et al. (2019) and Sirignano & Spiliopoulos (2018) as the paper
 writes it (eq. 15): the mean of $(L[z]\mu - f)^2$ over points inside plus that of $(\mu - g)^2$ over
-points of the boundary. Network, optimiser and variational distribution are those of `emulate`; only
-the measure of how far the surrogate is from solving the equation differs, and nothing vanishes on
-the boundary by construction.
+points of the boundary. Network, optimiser and variational distribution are those of the weak form;
+only the measure of how far the surrogate is from solving the equation differs, and nothing vanishes
+on the boundary by construction.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
-r"""GP-D on a made-up aquifer: `emulate`, which solves no equation, against `conditional`.
+r"""GP-D on a made-up aquifer: a surrogate, which solves no equation, against `marginal`.
 
 $-\nabla\cdot(a\nabla u) = f$ over the synthetic plain, with a Gaussian source, boundary values that
 are a Gaussian process about a linear trend, and a diffusivity that is constant or a log-Gaussian
-process. Given the diffusivity, `conditional` is exact; over the diffusivity it samples.
+process. Given the diffusivity, `marginal` is exact; over the diffusivity chains sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ REFERENCE_VALUES = 300
 """Of the diffusivity, over which the reference is averaged: its own error is a 17th of their sd."""
 
 DRAWS = 2000
-"""Of `emulate`'s normal q, for moments of the field: they cost no solve."""
+"""Of the normal q by a surrogate, for moments of the field: they cost no solve."""
 
 
 def agreement(seed: int, mode: str) -> Experiment:

@@ -1,6 +1,6 @@
 """Scales by the likelihood of the training readings, and forecasts given both.
 
-As the engine `conditional` with over="laplace": everything else is integrated out exactly, and
+As `laplace(marginal)`: everything else is integrated out exactly, and
 scales are drawn about their most probable values, with weights. A well that was read before has its
 own level and drift in its forecast, as its readings leave them.
 """

@@ -72,8 +72,8 @@ class Sizes:
     num_warmup: int
     num_samples: int  # in each chain
     num_chains: int  # a process each
-    sampled: int  # by `sample`, in each chain, and half as many before
-    rounds: int = 25  # of `emulate`, at most
+    sampled: int  # by `mcmc`, in each chain, and half as many before
+    rounds: int = 25  # of the surrogate, at most
 
 
 SIZES = {

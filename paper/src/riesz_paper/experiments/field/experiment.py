@@ -1,4 +1,4 @@
-r"""A log-diffusivity field with many unknowns: `emulate` held against exact sampling.
+r"""A log-diffusivity field with many unknowns: a surrogate held against exact sampling.
 
 $-\nabla\cdot(a \nabla u) = 1$ with $u = 0$ on the boundary of the unit square and $\log a$ a
 Karhunen-Loeve field; the data come from a finer mesh, noise is two per cent of the largest value.
@@ -66,7 +66,7 @@ ENGINE = Engine(GaussianVI(), Surrogate())
 
 
 def field(seed: int, mode: str) -> Experiment:
-    """One row a data set: the errors of `emulate`, and what both engines took."""
+    """One row a data set: the errors of `emulate`, by a surrogate, and what both fits took."""
     sizes = SIZES[mode]
     tasks = [
         Task(
@@ -114,7 +114,7 @@ def data_problem(
 
 
 def moments(posterior: Posterior, sizes: Sizes) -> FieldMoments:
-    """Exact for the Gaussian coordinates of `emulate`, those of all draws for a sampler."""
+    """Exact for the Gaussian coordinates by a surrogate, those of all draws for a sampler."""
     mesh = posterior.problem.forward.space.mesh
     basis = karhunen_loeve_basis(mesh, KERNEL, sizes.num_terms)
     covariance = np.asarray(posterior.coordinate_covariance())

@@ -1,6 +1,6 @@
 """Misspecified physics: data from an equation with a term that the model lacks.
 
-Exact engines trust the model; `relax` doubts it, by a fixed `epsilon_rel` or by the one that makes
+Exact fits trust the model; `relaxed` doubts it, by a fixed `epsilon_rel` or by the one that makes
 the data most likely; the oracle has the true equation. All are scored alike: the noise-free field
 at validation points, and the strengths of the districts.
 """
