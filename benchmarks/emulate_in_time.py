@@ -4,9 +4,10 @@ Heat on an interval with an unknown initial state of eight Karhunen-Loeve terms 
 source: all is linear, and the posterior known in closed form. And diffusion in the plane with an
 unknown diffusivity and the unknown history of a source at a point, six values of a process in time:
 the density `marginal` has it integrated out, and diffusivities are weighed by exact marches. Each
-data set has its own truth, drawn from the prior. Of each coordinate of the unknowns the error of the
-mean is in posterior standard deviations; draws on `marginal` leave 0.016 of them. No corrections by
-weights, unless asked for by `--checked`: the posterior is then the one that `rz.fit` gives.
+data set has its own truth, drawn from the prior. Of each coordinate of the unknowns the error of
+the mean is in posterior standard deviations; draws on `marginal` leave 0.016 of them. No
+corrections by weights, unless asked for by `--checked`: the posterior is then the one that
+`rz.fit` gives.
 """
 
 import json

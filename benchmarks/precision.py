@@ -1,8 +1,8 @@
 """Do single and double precision, and other devices, give the same answers?
 
 The transport problem of the experiment (65^2 nodes, 25 sensors), fitted on a surrogate in float64
-and float32 on whatever device JAX finds, against the quadrature of exact solves; and the plug-in: the
-penalty of one network in both precisions on the same patches. Every fit is run twice: the first
+and float32 on whatever device JAX finds, against the quadrature of exact solves; and the plug-in:
+the penalty of one network in both precisions on the same patches. Every fit is run twice: the first
 one compiles.
 """
 

@@ -1,4 +1,4 @@
-"""Signatures of Equinox modules, methods and densities for the reference: fields are what they are built from.
+"""Signatures of Equinox modules, methods and densities: fields are what they are built from.
 
 The reader of docstrings knows the dataclasses of the standard library only; these are such too.
 Methods that take the options of a command show its fields as their arguments.
@@ -71,7 +71,7 @@ def options(model: griffe.Class) -> list[griffe.Parameter]:
 
 
 def has_settings(cls: griffe.Class) -> bool:
-    """Whether its settings are checked by one constructor of methods and densities, which hides them."""
+    """Whether its settings are checked by a constructor that all share, which hides them."""
     return any(base.name == "Settings" or has_settings(base) for base in parents(cls))
 
 
