@@ -144,7 +144,7 @@ def figures_of(rows: list[dict]) -> dict:
 
 
 SMALL = {"width": 8, "features": 8, "num_samples": 20, "readout_batches": 4, "rounds": 1}
-SMOKE = {"LEVELS": 2, "REPLICATES": 1, "ENGINE": SMALL | {"tries_states": False}}
+SMOKE = {"LEVELS": 2, "REPLICATES": 1, "SETTINGS": SMALL | {"tries_states": False}}
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ def test_half_of_the_network_over_half_of_the_years(riesz):
     riesz(INIT)
     problem = riesz.folder / "problem.toml"
     text = re.sub(r"max_edge = \d+", "max_edge = 900", problem.read_text())
-    problem.write_text(re.sub(r"num_others = \d+", "num_others = 8", text))
+    problem.write_text(re.sub(r"num_values = \d+", "num_values = 8", text))
     riesz("riesz fit problem.toml --out run --no-check")
     riesz(PREDICT)
     truth = read_column(riesz.folder / "test.csv", "head_m")
