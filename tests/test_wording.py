@@ -63,8 +63,6 @@ EXAMPLES = {
     "emulate_unsettled": [{"rounds": 30, "percent": 12.5, "moved": 0.25}],
     "surrogate_residual": [{"percent": 12.5, "limit": 0.321}],
     "reduced_k_hat": [K_HAT],
-    "no_polishing": [{}],
-    "polishing_unsettled": [{}],
     "epsilon_range": [{"low": 0.01, "high": 0.2, "median": 0.054}],
     "flat_directions": [{"count": 2, "total": 3}],
     "hyper_k_hat": [K_HAT],

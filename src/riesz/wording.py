@@ -249,8 +249,6 @@ WARNINGS: dict[str, Wording] = {
     "emulate_unsettled": "the posterior has not settled: in the last of {rounds} rounds the data had {percent:.3g} % of their weight, and it moved by {moved:.2g} of its standard deviations. Allow more rounds, or compare with mcmc on the density exact.",
     "surrogate_residual": "the surrogate leaves {percent:.2g} % of the equation, where noise would hide {limit:.2g} %: the posterior may be off by that. Ask for more features, or compare with mcmc on the density exact.",
     "reduced_k_hat": "k-hat of exact over approximate densities is {value:.2f}, above {limit}: the reduced basis or the surrogate is not good enough for its draws to be corrected by their weights. Make it larger, or use the density exact.",
-    "no_polishing": "polishing_rounds is 0 and the equation's matrix depends on the unknowns: training alone leaves out how likely an error of that size is for each value of them, log|S(z)| / 2, and favours values that let errors grow, the more so with many sensors.",
-    "polishing_unsettled": "q had not settled by the last of the rounds of exact solves: look at the check, and allow more polishing_rounds.",
     "epsilon_range": "the data leave a learned epsilon_rel between {low:.2g} and {high:.2g} (95 %, median {median:.2g}): the posterior is averaged over that range.",
     # Unknowns that are integrated out.
     "flat_directions": "around their most probable values the log-density of the unknowns that are not integrated out is flat or bends upwards in {count} of {total} directions: draws to be weighed there spread as the prior does at most, doubled. Use mcmc.",

@@ -9,7 +9,7 @@ from typing import Any
 from riesz import InverseProblem, Posterior, fit
 from riesz.case import Case
 from riesz.errors import RieszError
-from riesz.inference import AbstractEngine
+from riesz.inference import AbstractEngine, AbstractMethod
 from riesz_many.campaign import fit_all, fit_sites
 from riesz_many.ledger import Row
 from riesz_many.options import Campaign
@@ -18,7 +18,7 @@ from riesz_many.sites import Site, check_site_names, site_at
 
 def fit_many(
     problems: Sequence[InverseProblem | Case | Path | str] | Path | str,
-    engine: AbstractEngine | str | None = None,
+    engine: AbstractMethod | AbstractEngine | str | None = None,
     *,
     seed: int = 0,
     check: bool | None = None,
@@ -52,8 +52,8 @@ def fit_many(
         return [try_fit(one, engine, progress=progress, **options) for one in in_memory]
     if out is None:
         raise RieszError("problem files are fitted to run folders: give the folder for them, out.")
-    if isinstance(engine, AbstractEngine):
-        raise RieszError("files are fitted by an engine's name: its settings stand in the file.")
+    if isinstance(engine, AbstractMethod | AbstractEngine):
+        raise RieszError("files are fitted by a method's name: its settings stand in the file.")
     campaign = Campaign(
         Path(problems) if isinstance(problems, str | PathLike) else Path(out),
         Path(out),

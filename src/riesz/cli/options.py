@@ -180,8 +180,8 @@ def quick_compiling() -> None:
     compile_quickly()
 
 
-MARGINAL = "marginal"
-"""A density whose fits are small algebra."""
+MARGINAL, OLD_MARGINAL = "marginal", "conditional"
+"""A density whose fits are small algebra, and the engine that it was in earlier versions."""
 
 
 def is_marginal(problem: Path, options: FitOptions) -> bool:
@@ -192,4 +192,5 @@ def is_marginal(problem: Path, options: FitOptions) -> bool:
         table = tomllib.loads(problem.read_text(encoding="utf-8")).get("engine", {})
     except (OSError, ValueError):
         return False
-    return isinstance(table, dict) and MARGINAL in f"{table.get('name')} {table.get('density')}"
+    named = f"{table.get('name')} {table.get('density')}" if isinstance(table, dict) else ""
+    return MARGINAL in named or named.startswith(f"{OLD_MARGINAL} ")

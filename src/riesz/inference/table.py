@@ -1,6 +1,7 @@
 """Methods and densities by name: what adding one touches beside its own file."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
@@ -45,6 +46,9 @@ RENAMED: Mapping[str, tuple[str, str, dict[str, Any]]] = {
 """Engines of earlier versions: a method, a density, and settings of the method."""
 
 RENAMED_SETTINGS = {"num_others": "num_values"}
+
+UNUSED_BY_AUTO = {"nuts", "reduced", "relax"}
+"""Engines of earlier versions that auto never took: their tables were for another name."""
 
 
 def class_of(name: str) -> type[Settings]:
@@ -138,6 +142,17 @@ def engine_of(
     return Engine(method, density)
 
 
+def with_settings(engine: AbstractEngine, settings: Mapping[str, Mapping[str, Any]]) -> Any:
+    """An engine that `auto` takes; a method whose settings its density would not read has none."""
+    own = engine_of(engine.name, settings=settings)
+    if isinstance(own, Engine):
+        with suppress(RieszError):
+            own.density.check_method(own.method)
+            return own
+        return Engine(build_method(own.method.name), own.density)
+    return own
+
+
 class Renamed(NamedTuple):
     """An engine of an earlier version in today's words."""
 
@@ -164,18 +179,27 @@ def rename(old: str, settings: Mapping[str, Any]) -> Renamed:
 
 
 def rename_table(table: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Note, ...]]:
-    """An [engine] table with engines of earlier versions in today's words, and what to write."""
+    """An [engine] table with engines of earlier versions in today's words, and what to write.
+
+    Where several had settings of what is one method or one density now, those of the engine that
+    is named are taken.
+    """
     result: dict[str, Any] = {key: own for key, own in table.items() if key not in RENAMED}
-    name, notes = table.get("name"), ()
+    name, notes = table.get("name", AUTO), ()
+    if isinstance(result.get("laplace"), Mapping) and "linear_solver" in result["laplace"]:
+        laplace = dict(result["laplace"])
+        solver = {"linear_solver": laplace.pop("linear_solver")}
+        result |= {"laplace": laplace, EXACT: solver | result.get(EXACT, {})}
+    if name in RENAMED:
+        named = rename(name, table.get(name) or {})
+        result |= {"name": named.method, "density": named.density}
+        for part, own in named.settings.items():
+            result[part] = {**result.get(part, {}), **own}
+        words = {"old": name, "method": named.method, "density": named.density}
+        notes = (Note("engine_renamed", **words),)
     for old in RENAMED:
-        if old != name and not isinstance(table.get(old), Mapping):
-            continue
-        renamed = rename(old, table.get(old) or {})
-        for part, own in renamed.settings.items():
-            if own:
-                result[part] = {**result.get(part, {}), **own}
-        if old == name:
-            result |= {"name": renamed.method, "density": renamed.density}
-            words = {"old": old, "method": renamed.method, "density": renamed.density}
-            notes = (Note("engine_renamed", **words),)
+        is_used = name != AUTO or old not in UNUSED_BY_AUTO
+        if old != name and is_used and isinstance(table.get(old), Mapping):
+            others = rename(old, table[old]).settings
+            result = {part: own for part, own in others.items() if own} | result
     return result, notes

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,7 @@ from riesz.case.file.problem import read_problem, tables_in
 from riesz.case.file.schema import EngineTable, ProblemTables
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import epsg_code
-from riesz.inference.table import AMORTISE, DENSITIES, METHODS, RENAMED, class_of
+from riesz.inference.table import AMORTISE, DENSITIES, METHODS, RENAMED, class_of, with_settings
 from riesz.io import write_mesh
 from riesz.io.tables.layers import read_table
 from riesz.mesh.shapes import rectangle
@@ -497,6 +498,14 @@ def test_a_setting_in_the_table_of_all_engines_is_sent_to_its_own(tmp_path):
             'name = "conditional"\nconditional = { over = "nuts" }',
             pair("mcmc(marginal)", kernel="nuts"),
         ),
+        (
+            'name = "sample"\nsample = { num_chains = 3 }\nnuts = { num_samples = 5 }',
+            pair("mcmc", num_chains=3),
+        ),
+        (
+            'name = "laplace"\nlaplace = { linear_solver = "dense", num_modes = 7 }',
+            pair("laplace", linear_solver="dense", num_modes=7),
+        ),
     ],
 )
 def test_engines_of_earlier_versions_are_read_with_a_word_about_what_to_write(old, taken):
@@ -513,3 +522,17 @@ def test_an_engine_of_an_earlier_version_is_told_with_the_problem(tmp_path):
     case = read_problem(written(tmp_path, body))
     assert case.choice().engine == pair("mcmc", kernel="nuts")
     assert case.notes == (Note("engine_renamed", old="nuts", method="mcmc", density="exact"),)
+
+
+def test_settings_of_a_method_are_left_out_where_auto_takes_a_density_that_would_not_read_them():
+    settings = {"laplace": {"num_modes": 7}, "marginal": {"num_values": 9}}
+    of_file = partial(with_settings, settings=settings)
+    assert of_file(pair("laplace")) == pair("laplace", num_modes=7)
+    assert of_file(pair("laplace(marginal)")) == pair("laplace(marginal)", num_values=9)
+
+
+def test_tables_of_engines_that_auto_never_took_have_no_effect_beside_it():
+    table = EngineTable.model_validate(tomllib.loads("nuts = { num_samples = 5 }"))
+    assert table.engine("mcmc") == pair("mcmc")
+    table = EngineTable.model_validate(tomllib.loads("sample = { num_samples = 5 }"))
+    assert table.engine("mcmc") == pair("mcmc", num_samples=5)

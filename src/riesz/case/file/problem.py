@@ -63,7 +63,7 @@ from riesz.density.engine import AbstractEngine
 from riesz.errors import RieszError, error_context
 from riesz.geometry.crs import could_be_degrees, is_crs_text, is_geographic
 from riesz.inference.fit import ASKED_FOR, Choice, choose_engine
-from riesz.inference.table import AMORTISE, AUTO, SURROGATE, engine_of
+from riesz.inference.table import AMORTISE, AUTO, SURROGATE, engine_of, with_settings
 from riesz.io.maps.outlines import OutlineFile
 from riesz.io.maps.raster import check_crs, crs_notes
 from riesz.io.store.files import read_bytes
@@ -177,8 +177,9 @@ class Case:
             if density is not None:
                 raise RieszError("auto chooses the density, too: name a method beside it.")
             taken = choose_engine(self.problem)
-            then = tuple(table.engine(one.name) for one in taken.then)
-            return Choice(table.engine(taken.engine.name), taken.why, then)
+            every = (with_settings(one, table.settings) for one in (taken.engine, *taken.then))
+            first, *then = every
+            return Choice(first, taken.why, tuple(then))
         asked = Note("named_by_file") if engine is None else ASKED_FOR
         own = engine_of(name, density, table.settings)
         own.check(self.problem)

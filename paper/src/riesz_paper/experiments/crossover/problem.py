@@ -2,7 +2,7 @@ r"""A log-diffusivity of few modes on ever finer meshes: the same posterior, at 
 
 $-\nabla\cdot(a \nabla u) = 1$ on the unit square or cube with $u = 0$ on its boundary, and
 $\log a = \sum_k \xi_k c_k \prod_i \cos(\pi k_i x_i)$ with the modes of lowest $|k|$ and
-$c_k = 1 / (1 + |k|)$. Noise is two per cent of the largest value at the sensors. Data come from the
+$c_k = 1 / (1 + |k|)$. Noise is one per cent of the largest value at the sensors. Data come from the
 mesh that is fitted: what is asked is what a posterior on it costs.
 """
 
@@ -21,7 +21,7 @@ from riesz.observe.observations import observations
 from riesz.problem.posing import inverse_problem
 from riesz.problem.problem import InverseProblem
 
-NUM_SENSORS, RELATIVE_NOISE = 40, 0.02
+NUM_SENSORS, RELATIVE_NOISE = 40, 0.01
 CELLS = 4
 """Along each side of the coarsest mesh."""
 
