@@ -30,8 +30,11 @@ from riesz.inference.fit import fit
 from riesz.io.store.results import Row
 from riesz.method.gaussian_vi import GaussianVI
 from riesz.notes import doubts
+from riesz.observe.observations import observations
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
+from riesz.problem.posing import with_observations
+from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.crossover.problem import posed, readings
 from riesz_paper.running.task import Experiment, Task
 
@@ -78,15 +81,6 @@ class Setting:
     seed: int
 
 
-class Timed:
-    """Seconds that something took, and what it gave."""
-
-    def __init__(self, run: Callable[[], Any]):
-        start = perf_counter()
-        self.result = run()
-        self.seconds = perf_counter() - start
-
-
 def crossover(seed: int, mode: str) -> Experiment:
     """One row a mesh, a number of unknowns and of data sets, and a density."""
     sizes = SIZES[mode]
@@ -115,25 +109,28 @@ def crossover(seed: int, mode: str) -> Experiment:
 def row(setting: Setting, density: str, data_sets: int) -> Row:
     here = (setting.dim, setting.levels, setting.unknowns)
     values, noise_sd = readings(*here, setting.seed, FITTED + 1)
-    ready = Timed(lambda: posed(*here, values[0], noise_sd))
-    problem = ready.result
+    start = perf_counter()
+    problem = posed(*here, values[0], noise_sd)
+    problem.default_solver()
+    setup = perf_counter() - start
     is_batch = data_sets > 1 and density == "reduced-basis"
-    run = batch_run(setting, density, data_sets) if is_batch else single_run(setting, density)
+    run = batch_run(problem, setting, data_sets) if is_batch else single_run(setting, density)
     same = {
         "nodes": problem.forward.space.mesh.num_nodes,
         "device": jax.default_backend(),
-        "setup_seconds": ready.seconds,
+        "setup_seconds": setup,
     }
+    num_others = FITTED if data_sets > 1 and not is_batch else 1
+    every = [with_values(problem, own) for own in values[: 1 + num_others]]
     try:
-        first = Timed(lambda: run(values[0]))
-        others = [Timed(lambda own=own: run(own)) for own in values[1 : 2 + (data_sets > 1)]]
+        (answer, first), *others = [timed(run, one) for one in every]
     except RieszError as error:
         return same | {"refused": str(error)}
-    mean, flags = first.result
-    alone = float(np.mean([one.seconds for one in others]))
+    mean, flags = answer
+    alone = float(np.mean([seconds for _, seconds in others]))
     exact, width, error = reference(setting)
     return same | {
-        "compile_seconds": max(first.seconds - alone, 0.0),
+        "compile_seconds": max(first - alone, 0.0),
         "seconds": alone * (1 if is_batch else data_sets),
         "worst_mean_error_sd": float(np.abs((mean - exact) / width).max()),
         "reference_error_sd": error,
@@ -146,30 +143,37 @@ Answer = tuple[Float[np.ndarray, " unknown"], list[str]]
 """A posterior mean, and why it is doubtful."""
 
 
-def single_run(setting: Setting, density: str) -> Callable[[Float[np.ndarray, " sensor"]], Answer]:
-    """A fit of one data set; without its check, which takes exact solves."""
-    _, noise_sd = readings(setting.dim, setting.levels, setting.unknowns, setting.seed, 1)
+def timed(run: Callable[[InverseProblem], Answer], problem: InverseProblem) -> tuple[Answer, float]:
+    start = perf_counter()
+    return run(problem), perf_counter() - start
 
-    def run(values: Float[np.ndarray, " sensor"]) -> Answer:
-        problem = posed(setting.dim, setting.levels, setting.unknowns, values, noise_sd)
+
+def with_values(problem: InverseProblem, values: Float[np.ndarray, " sensor"]) -> InverseProblem:
+    """Another data set; what was compiled serves it."""
+    points = np.asarray(problem.observations.points)
+    return with_observations(problem, observations(points, values), problem.likelihood)
+
+
+def single_run(setting: Setting, density: str) -> Callable[[InverseProblem], Answer]:
+    """A fit of one data set; without its check, which takes exact solves."""
+
+    def run(problem: InverseProblem) -> Answer:
         how = {"density": DENSITIES[density], "check": False, "progress": False}
-        found = fit(problem, GaussianVI(), seed=setting.seed, **how)
-        return moments(found)
+        return moments(fit(problem, GaussianVI(), seed=setting.seed, **how))
 
     return run
 
 
 def batch_run(
-    setting: Setting, density: str, data_sets: int
-) -> Callable[[Float[np.ndarray, " sensor"]], Answer]:
-    """All data sets together, one of which is given."""
-    del density
+    problem: InverseProblem, setting: Setting, data_sets: int
+) -> Callable[[InverseProblem], Answer]:
+    """All data sets together, the first of which is that of the problem."""
     here = (setting.dim, setting.levels, setting.unknowns)
-    others, noise_sd = readings(*here, setting.seed + 1, data_sets - 1)
+    others, _ = readings(*here, setting.seed + 1, data_sets - 1)
 
-    def run(values: Float[np.ndarray, " sensor"]) -> Answer:
-        problem = posed(*here, values, noise_sd)
-        found = fit_data_sets(problem, np.vstack([values, others]), seed=setting.seed)
+    def run(one: InverseProblem) -> Answer:
+        values = np.vstack([np.asarray(one.observed), others])
+        found = fit_data_sets(problem, values, seed=setting.seed)
         verdicts = sorted(set(found.verdicts) - {"trusted", "refined"})
         return np.asarray(found.mean)[0], verdicts
 

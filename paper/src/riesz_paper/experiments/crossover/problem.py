@@ -59,10 +59,17 @@ def posed(
 def readings(
     dim: int, levels: int, num_unknowns: int, seed: int, count: int
 ) -> tuple[Float[np.ndarray, "data_set sensor"], float]:
-    """Data sets, each with a truth of its own, and the sd of their noise."""
+    """The first data sets, each with a truth of its own, and the sd of their noise."""
     empty = posed(dim, levels, num_unknowns, np.zeros(NUM_SENSORS), 1.0)
-    rng = np.random.default_rng([seed, dim, num_unknowns])
-    truths = rng.normal(size=(count, num_unknowns))
+    truths, noise = (
+        np.stack(
+            [
+                np.random.default_rng([seed, dim, num_unknowns, number, part]).normal(size=size)
+                for number in range(count)
+            ]
+        )
+        for part, size in enumerate((num_unknowns, NUM_SENSORS))
+    )
     clean = np.stack([np.asarray(empty.operator @ empty.state(jnp.asarray(t))) for t in truths])
     noise_sd = RELATIVE_NOISE * float(np.abs(clean[0]).max())
-    return clean + noise_sd * rng.normal(size=clean.shape), noise_sd
+    return clean + noise_sd * noise, noise_sd
