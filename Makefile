@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-journeys test-slow test-slow-engines test-slow-product test-slow-paper test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce reproduce-smoke clean
+.PHONY: demo test test-paper test-journeys test-slow test-slow-engines test-slow-product test-slow-paper test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-methods bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce reproduce-smoke clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -153,6 +153,9 @@ bench-transient: $(READY)
 
 bench-auto: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/auto.py --out results/bench-auto.json
+
+bench-methods: $(READY)
+	$(BIN)/python benchmarks/methods.py --out results/bench-methods.json
 
 # One thread: systems are small, and threads would wait for each other.
 bench-reduced: $(READY)

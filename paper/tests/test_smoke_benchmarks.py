@@ -24,7 +24,17 @@ ALONE = {"mesh_parts", "precision"}
 
 LONG = {
     *("agreement", "auto", "check", "compare_models", "covariates", "emulate_in_time", "first_map"),
-    *("latency", "many", "many_batched", "many_unknowns", "misfit", "next", "precision", "reduced"),
+    *(
+        "latency",
+        "many",
+        "many_batched",
+        "many_unknowns",
+        "methods",
+        "misfit",
+        "next",
+        "precision",
+        "reduced",
+    ),
     *("sampler", "sbc", "space", "step", "aquifer_mesh", "aquifer_step", "mesh_parts", "walks"),
 }
 """They are among the slow tests."""
