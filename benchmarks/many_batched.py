@@ -16,8 +16,7 @@ import numpyro.distributions as dist
 from bench import parser_of, save, told
 
 import riesz as rz
-from riesz.amortise.exact import exact_fits, exact_predictions
-from riesz.amortise.importance import batch_problem
+from riesz.amortise.importance import batch_problem, exact_fits, exact_predictions
 from riesz.amortise.parts import map_data_sets
 from riesz.amortise.simulate import Simulator, as_readings, single_problem
 from riesz.density.reduced_basis import reduce_over_prior

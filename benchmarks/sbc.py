@@ -16,7 +16,7 @@ import numpy as np
 from bench import parser_of, save
 
 import riesz as rz
-from riesz.amortise.exact import exact_predictions
+from riesz.amortise.importance import exact_predictions
 from riesz.amortise.parts import map_data_sets
 from riesz.amortise.simulate import Simulator
 from riesz.density.reduced_basis import reduce_over_prior

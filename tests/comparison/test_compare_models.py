@@ -13,7 +13,7 @@ from tests.linear_gaussian import NOISE, exact_posterior, linear_problem, respon
 import riesz as rz
 from riesz.comparison.blocks import spatial_blocks
 from riesz.comparison.compare import compare
-from riesz.comparison.refit import without
+from riesz.comparison.leave_out import without
 from riesz.comparison.results import BLOCKS, KRIGING, ONE, PLANE
 from riesz.diagnose.held_out import draw_mixture, predictive_densities
 from riesz.posterior.family import EmpiricalDraws

@@ -22,8 +22,7 @@ from riesz.observe.observations import observations
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.priors.gaussian_process import GP
-from riesz.priors.kernels import Matern52
-from riesz.priors.scales import LearnedScales
+from riesz.priors.kernels import LearnedScales, Matern52
 from riesz.problem.posing import inverse_problem
 
 OBSERVED = observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])

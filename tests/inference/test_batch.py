@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 import pytest
 from tests.source_strengths import NOISE, POINTS, response, without_data
 
-from riesz.amortise.exact import exact_predictions, predict_exactly
+from riesz.amortise.importance import exact_predictions, predict_exactly
 from riesz.amortise.parts import map_data_sets
 from riesz.density.reduced_basis import reduce_over_prior
 from riesz.errors import RieszError

@@ -16,8 +16,7 @@ import riesz as rz
 from riesz.density.exact import ExactDensity
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.posterior.curvature import leading_eigenpairs
-from riesz.posterior.density import hessian_vector_products, linearize_at
+from riesz.posterior.density import hessian_vector_products, leading_eigenpairs, linearize_at
 from riesz.posterior.family import PriorUpdate, full_rank_of
 from riesz.priors.spde import SPDEField
 

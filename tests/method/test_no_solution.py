@@ -69,7 +69,7 @@ def test_draws_without_a_solution_have_no_weight_and_are_told():
 
 
 def test_a_curvature_that_is_not_finite_is_told(monkeypatch):
-    products = "riesz.posterior.curvature.hessian_vector_products"
+    products = "riesz.posterior.density.hessian_vector_products"
     monkeypatch.setattr(products, lambda density, at, rows, second: jnp.full_like(rows, jnp.nan))
     problem = posed(1.0)
     with pytest.raises(RieszError, match="curvature of the log-density is not finite"):

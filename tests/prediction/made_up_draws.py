@@ -5,7 +5,7 @@ from scipy.ndimage import gaussian_filter
 
 from riesz.mesh.shapes import rectangle
 from riesz.observe.distributions import NormalDistribution
-from riesz.posterior.facts import APPROXIMATE, FitFacts
+from riesz.posterior.checks import APPROXIMATE, FitFacts
 from riesz.prediction.draws import (
     NodalDraws,
     NumberDraws,

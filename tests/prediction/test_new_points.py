@@ -11,7 +11,7 @@ from riesz.prediction.new_points import new_points
 from riesz.prediction.statistics import over_places
 from riesz.priors import correlated_residual as local_effect
 from riesz.priors.correlated_residual import LocalEffect
-from riesz.priors.scales import with_scales
+from riesz.priors.kernels import with_scales
 
 PLACES = np.array([[0.31, 0.42], [0.31, 0.42], [0.77, 0.13]])
 

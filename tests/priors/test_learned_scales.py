@@ -9,8 +9,7 @@ from riesz.errors import RieszError
 from riesz.mesh.shapes import rectangle
 from riesz.priors.boundary_process import BoundaryGP
 from riesz.priors.gaussian_process import GP, LogGP
-from riesz.priors.kernels import Matern32, Matern52
-from riesz.priors.scales import LearnedScales
+from riesz.priors.kernels import LearnedScales, Matern32, Matern52
 from riesz.priors.spde import SPDEField
 
 MESH = rectangle((6, 4), lower=(10.0, 20.0), upper=(13.0, 22.0))

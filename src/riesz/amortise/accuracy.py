@@ -9,22 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from riesz.amortise.exact import (
-    MOST_TOGETHER,
-    NUM_REPLICAS,
-    ExactSolves,
-    exact_log_weights,
-    predictions_of_draws,
-    surprises,
-)
 from riesz.amortise.importance import (
     CHANCE,
     MANY_DRAWS,
+    MOST_TOGETHER,
+    NUM_REPLICAS,
     BatchProblem,
+    ExactSolves,
     WeightedDraws,
     WeightedGaussian,
+    exact_log_weights,
     fit_data_set,
+    predictions_of_draws,
     propose,
+    surprises,
     weight_again,
     weighted_draws,
     weighted_draws_of,

@@ -16,8 +16,7 @@ from riesz.arrays import on_device
 from riesz.density.marginal.host import ROUGH, Columns, Component, DataModel, Growth, Scales
 from riesz.density.marginal.spread import WEIGHED, gaussian_spread, sample_hyperparameters
 from riesz.method.training import minimise
-from riesz.priors.kernels import Matern32
-from riesz.priors.scales import covariance_factor, with_scales
+from riesz.priors.kernels import Matern32, covariance_factor, with_scales
 
 REACH, TREND = 0.15, 3.0
 """Medians of kriging: its range as a share of the extent, and its trend in sds of the data."""

@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.diagnose.summary import sampler_check
-from riesz.posterior.checks import K_HAT
-from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED, FitFacts
+from riesz.posterior.checks import APPROXIMATE, EXACT, K_HAT, PARTLY, SAMPLED, WEIGHED, FitFacts
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import MARGINAL, Posterior
 from riesz.problem.description import equation_lines

@@ -1,5 +1,5 @@
 from riesz.amortise.amortised import Amortised as Amortised
-from riesz.amortise.fits import DataSetFits as DataSetFits
+from riesz.amortise.amortised import DataSetFits as DataSetFits
 from riesz.amortise.simulate import PriorSurrogate as PriorSurrogate
 from riesz.density.engine import AbstractEngine as AbstractEngine
 from riesz.density.engine import Engine as Engine

@@ -6,8 +6,7 @@ import jax
 import numpy as np
 
 from riesz.amortise.accuracy import check_accuracy, select_rows
-from riesz.amortise.exact import NUM_EXACT, ExactSolves
-from riesz.amortise.fits import (
+from riesz.amortise.amortised import (
     DataSetFits,
     Model,
     SingleFit,
@@ -15,7 +14,7 @@ from riesz.amortise.fits import (
     num_stored_draws,
     refit_doubtful,
 )
-from riesz.amortise.importance import NUM_DRAWS, batch_problem
+from riesz.amortise.importance import NUM_DRAWS, NUM_EXACT, ExactSolves, batch_problem
 from riesz.amortise.simulate import Simulator, as_readings
 from riesz.density.engine import AbstractEngine
 from riesz.density.reduced_basis import check_reducible, reduce_over_prior

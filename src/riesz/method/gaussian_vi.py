@@ -34,19 +34,17 @@ from riesz.method.laplace import NEGLIGIBLE, note_on_directions
 from riesz.method.newton import SearchSettings, find_map, search_origin
 from riesz.method.settings import Count, CountOrNone, Share
 from riesz.notes import Note
-from riesz.posterior.curvature import (
-    LEAST_INFORMATION,
-    curvature_at,
-    eigenpairs_within,
-    num_directions,
-    orthonormal,
-)
 from riesz.posterior.density import (
+    LEAST_INFORMATION,
     AbstractDensity,
     Directions,
     Linearization,
+    curvature_at,
+    eigenpairs_within,
     hessian_vector_products,
     linearize_at,
+    num_directions,
+    orthonormal,
 )
 from riesz.posterior.family import PriorUpdate, antithetic
 from riesz.progress import format_levels, progress_bar

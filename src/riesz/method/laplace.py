@@ -19,8 +19,7 @@ from riesz.method.base import GRADIENT, AbstractMethod, Inferred, TargetDensity,
 from riesz.method.newton import MapSearch, SearchSettings, find_map, search_origin
 from riesz.method.settings import Count
 from riesz.notes import Note
-from riesz.posterior.curvature import curvature_at
-from riesz.posterior.density import AbstractDensity
+from riesz.posterior.density import AbstractDensity, curvature_at
 from riesz.posterior.family import PriorUpdate
 
 NEGLIGIBLE = 0.01

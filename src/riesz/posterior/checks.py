@@ -1,5 +1,7 @@
-"""What checks found of a posterior, as it carries it: figures, and what they mean in words."""
+"""What checks found of a posterior, as it carries it: figures, and what they mean in words; and
+what else is told of a fit beside its draws."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
@@ -253,3 +255,19 @@ class SurrogateError(eqx.Module):
 
 def rms_of(values: Float[np.ndarray, " draw"]) -> float:
     return float(np.sqrt(np.mean(values**2)))
+
+
+EXACT, PARTLY, WEIGHED = "exact", "partly", "weighed"
+SAMPLED, APPROXIMATE = "sampled", "approximate"
+"""How a posterior was found that no check came with."""
+
+
+class FitFacts(eqx.Module):
+    """The engine and its equation in words, its curves, and its checks."""
+
+    engine: str
+    method: str  # one of these
+    equation: str
+    curves: Mapping[str, Float[np.ndarray, "line step"]]
+    check: ImportanceCheck | SamplerCheck | None
+    surrogate_error: SurrogateError | None

@@ -12,10 +12,9 @@ from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
 from riesz.priors.field import GaussianField, Mean, as_mean, mean_at_nodes, range_text
 from riesz.priors.gaussian_process import KernelField, ScaledField, Trend, inducing_variance
-from riesz.priors.kernels import AbstractKernel, kernel_on
+from riesz.priors.kernels import AbstractKernel, LearnedScales, covariance_factor, kernel_on
 from riesz.priors.latent import AbstractFieldPrior
 from riesz.priors.representatives import farthest_points, format_request
-from riesz.priors.scales import LearnedScales, covariance_factor
 
 
 def as_trend_sd(value: Any) -> float | None:

@@ -15,11 +15,13 @@ import scipy.linalg as sla
 from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
-from riesz.priors.kernels import AbstractKernel, Matern32, length_scale_of
-from riesz.priors.scales import (
+from riesz.priors.kernels import (
     JITTER,
+    AbstractKernel,
     LearnedScales,
+    Matern32,
     covariance_factor,
+    length_scale_of,
     num_scales,
     with_scales,
 )

@@ -27,8 +27,8 @@ from riesz.fem.terms.coefficient import (
 )
 from riesz.fem.terms.pointwise import Point
 from riesz.mesh.mesh import Mesh
+from riesz.priors.kernels import Scales
 from riesz.priors.latent import AbstractLatent
-from riesz.priors.scales import Scales
 
 Scalar = Float[Array, ""]
 Weights = Float[Array, " weight"]

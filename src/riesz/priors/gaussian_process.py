@@ -44,18 +44,19 @@ from riesz.priors.field import (
     over_nodes,
     range_text,
 )
-from riesz.priors.kernels import AbstractKernel, kernel_on
-from riesz.priors.latent import AbstractFieldPrior
-from riesz.priors.representatives import format_request, spread_nodes
-from riesz.priors.scales import (
+from riesz.priors.kernels import (
+    AbstractKernel,
     LearnedScales,
     Places,
     Scales,
     covariance_factor,
+    kernel_on,
     num_scales,
     scale_labels,
     with_scales,
 )
+from riesz.priors.latent import AbstractFieldPrior
+from riesz.priors.representatives import format_request, spread_nodes
 
 PLACES_OF_REPORT = 500
 """At so many nodes the variance that the inducing points keep is measured."""

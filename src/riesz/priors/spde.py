@@ -32,10 +32,9 @@ from riesz.priors.field import (
     mean_at_nodes,
     range_text,
 )
-from riesz.priors.kernels import length_scale_on
+from riesz.priors.kernels import LearnedScales, length_scale_on, scale_labels
 from riesz.priors.latent import AbstractFieldPrior
 from riesz.priors.representatives import node_volumes, spread_nodes
-from riesz.priors.scales import LearnedScales, scale_labels
 
 BOUNDARY_LENGTH = 1.42
 """Of a Robin condition, in units of 1 / kappa: with it the variance hardly rises at the boundary

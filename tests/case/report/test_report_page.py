@@ -17,7 +17,7 @@ from riesz.case.report.trust import DOUBTFUL
 from riesz.case.run.folder import read_run
 from riesz.diagnose.facts import method_of
 from riesz.errors import RieszError
-from riesz.posterior.facts import PARTLY, WEIGHED
+from riesz.posterior.checks import PARTLY, WEIGHED
 
 EVIL = "<script>alert(1)</script>"
 

@@ -13,7 +13,7 @@ from riesz.density.marginal import in_time
 from riesz.density.marginal.in_time import time_stepping_model
 from riesz.density.marginal.marginal import MarginalDensity, gradient_of
 from riesz.density.marginal.points import point_map_at_sensors
-from riesz.fem.time import all_at_once
+from riesz.fem.time import time_stepping
 from riesz.io.store.checkpoint import Checkpoint
 from riesz.problem.linearity import linear_parts
 
@@ -87,8 +87,8 @@ def test_what_does_not_change_in_time_is_solved_for_once_and_not_marched(monkeyp
         counts.append(given[-1].shape[-1])
         return substituted(*given, **how)
 
-    substituted = all_at_once.substitute_blocks
-    monkeypatch.setattr(all_at_once, "substitute_blocks", counted)
+    substituted = time_stepping.substitute_blocks
+    monkeypatch.setattr(time_stepping, "substitute_blocks", counted)
     others = jnp.array([0.4])
     found = in_time.responses_at(problem, parts, others, at)
     assert counts == [2]

@@ -18,7 +18,7 @@ from riesz.density.relaxed.relaxed import median_unit, relaxed_density
 from riesz.density.relaxed.states import RelaxedStates, error_grams, linearise_equation
 from riesz.diagnose.importance import importance_check
 from riesz.errors import RieszError
-from riesz.fem.time.steps import steps_of
+from riesz.fem.time.fixed import steps_of
 from riesz.io.store.posterior import load_posterior, save_posterior
 from riesz.posterior.posterior import ExactStates
 from riesz.problem.posing import with_observations

@@ -11,9 +11,8 @@ from jaxtyping import Float
 
 from riesz.case.data.rows import Covariate, DataRows
 from riesz.errors import FileFormatError, any_of
-from riesz.priors.kernels import Matern52
+from riesz.priors.kernels import Matern52, covariance_factor
 from riesz.priors.representatives import farthest_points
-from riesz.priors.scales import covariance_factor
 
 EFFECTS, LOCAL = "effects", "local"
 """The names of the unknowns: effects of covariates, and what neighbours share."""

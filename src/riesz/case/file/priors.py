@@ -15,9 +15,8 @@ from riesz.mesh.tags import REST
 from riesz.priors.boundary_process import BoundaryGP
 from riesz.priors.gaussian_process import GP, LogGP
 from riesz.priors.karhunen_loeve import KarhunenLoeve
-from riesz.priors.kernels import RBF, AbstractKernel, Matern12, Matern32, Matern52
+from riesz.priors.kernels import RBF, AbstractKernel, LearnedScales, Matern12, Matern32, Matern52
 from riesz.priors.regions import Regions
-from riesz.priors.scales import LearnedScales
 from riesz.priors.spde import SPDEField
 
 POSITIVE = ("sd", "median", "log_sd")

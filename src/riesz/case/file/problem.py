@@ -41,8 +41,13 @@ from riesz.case.file.boundary import (
 )
 from riesz.case.file.changes import Scenario
 from riesz.case.file.domain import check_num_cells, coarse_mesh, num_levels_of, outline_of
-from riesz.case.file.experiments import Posed, pose_experiments
-from riesz.case.file.measurements import data_of, measurements_content, read_measurements
+from riesz.case.file.measurements import (
+    Posed,
+    data_of,
+    measurements_content,
+    pose_experiments,
+    read_measurements,
+)
 from riesz.case.file.noise import likelihood_values, with_effects
 from riesz.case.file.rivers import (
     River,

@@ -18,8 +18,7 @@ from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.data.schema import CRS, ObservationsTable
 from riesz.case.file.boundary import BoundaryTable, RegionTable
 from riesz.case.file.equation import EquationTable
-from riesz.case.file.experiments import ExperimentTable, check_plain
-from riesz.case.file.measurements import MeasurementTable
+from riesz.case.file.measurements import ExperimentTable, MeasurementTable, check_plain
 from riesz.case.file.noise import BINOMIAL, COUNTS, GROUPED, NoiseTable
 from riesz.case.file.priors import PriorTable
 from riesz.case.file.rivers import RiverTable

@@ -17,15 +17,19 @@ from riesz.diagnose.criticism.findings import (
 )
 from riesz.notes import Note, doubts
 from riesz.posterior.checks import (
+    APPROXIMATE,
     EFFECTIVE_DRAWS,
+    EXACT,
+    PARTLY,
     R_HAT,
+    SAMPLED,
     STRAY,
+    WEIGHED,
     ImportanceCheck,
     SamplerCheck,
     SurrogateError,
     rms_of,
 )
-from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED
 from riesz.prediction.sensors import DataFit
 
 GOOD, OPEN, DOUBTFUL, BAD = "good", "not checked", "doubtful", "bad"

@@ -25,7 +25,7 @@ from riesz.io.store.draws import StoredDraws, read_draws
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results, versions
 from riesz.notes import Note, read_notes
-from riesz.posterior.facts import FitFacts
+from riesz.posterior.checks import FitFacts
 from riesz.prediction.draws import PosteriorDraws
 
 if TYPE_CHECKING:

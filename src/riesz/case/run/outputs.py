@@ -11,16 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.run.measurand import Measurand, measurements_layer, measurements_of
-from riesz.case.run.request import (
-    GPKG,
-    NC,
-    PNG,
-    TIF,
-    VTU,
-    PredictionRequest,
-    Scene,
-    format_times,
-)
+from riesz.case.run.request import GPKG, NC, PNG, TIF, VTU, PredictionRequest, Scene, format_times
 from riesz.geometry.crs import project
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
 from riesz.io.maps.raster import (

@@ -17,9 +17,8 @@ from jaxtyping import Array, Bool, Float, PyTree
 from riesz.fem.assembly import dirichlet_values, free_residual, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.terms.series import TIME
-from riesz.fem.time.fixed import has_fixed_matrix
+from riesz.fem.time.fixed import Steps, has_fixed_matrix, solve_each, steps_of
 from riesz.fem.time.problem import at_time
-from riesz.fem.time.steps import Steps, solve_each, steps_of
 from riesz.fem.time.time_stepping import evaluate_initial_state
 from riesz.problem.dependence import dependence
 from riesz.problem.linearity import Parts, once_per_problem

@@ -16,12 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
-from riesz.density.marginal.points import (
-    AbstractPointMap,
-    TimePoints,
-    at_points,
-    map_unit_vectors,
-)
+from riesz.density.marginal.points import AbstractPointMap, TimePoints, at_points, map_unit_vectors
 from riesz.density.marginal.systems import AbstractDataSystem, data_system
 from riesz.errors import RieszError
 from riesz.fem.elements.space import point_operator

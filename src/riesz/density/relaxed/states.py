@@ -34,7 +34,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import with_form
 from riesz.fem.terms.weakform import reaction
-from riesz.fem.time.steps import Steps, solve_backwards, solve_forwards, steps_of
+from riesz.fem.time.fixed import Steps, solve_backwards, solve_forwards, steps_of
 from riesz.penalty.gram import Gram, dual_norm
 from riesz.penalty.in_time import step_reactions, stepping
 from riesz.posterior.family import Draws

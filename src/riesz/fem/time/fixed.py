@@ -1,8 +1,12 @@
-"""Steps whose matrix does not change in time, but by their length: it is assembled once.
+r"""Steps whose matrix does not change in time, but by their length: it is assembled once.
 
 What is stored in a step and what flows are two matrices, S and K: that of a step is the rate of
 its scheme times S, plus K. Each step then takes a product and a solve. Derivatives by what the
 equation reads go through the entries of S and K, once for the whole march.
+
+All steps of a linear equation are also one matrix $L$, with a block for each step on its diagonal,
+$\alpha S + K$, and below it what a step takes over from the two before it. A march backwards, with
+the transpose, tells of one reading what all steps do to it.
 """
 
 import dataclasses
@@ -16,15 +20,16 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.arrays import on_device
 from riesz.fem.assembly import free_residual, jacobian, residual_of_wells, with_dirichlet
+from riesz.fem.default_solver import map_in_parts
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.linear.sparse import SparseMatrix
+from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 from riesz.fem.newton import is_linear
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import AbstractCoefficient, Function, parts_of
 from riesz.fem.terms.series import TIME
 from riesz.fem.terms.weakform import Term
 from riesz.fem.time.problem import RIGHT_HAND, TransientProblem, at_time, with_history
-from riesz.fem.time.scheme import Weights
+from riesz.fem.time.scheme import Weights, stage_times, weights_of
 
 FreeValues = Float[Array, " free"]
 
@@ -216,3 +221,97 @@ class TimeProbe(dict):
     def get(self, name: str, default: Any = None) -> Any:
         self.for_time |= name == TIME
         return super().get(name, default)
+
+
+RightHandSides = Float[Array, "step side free"]
+
+
+class Steps(eqx.Module):
+    """The matrix L of all steps: what is stored in each, what flows, and the formula of its rate.
+
+    Where coefficients do not change there is one row of matrices for all steps.
+    """
+
+    pattern: SparsePattern
+    storage: Float[Array, "matrix entry"]
+    flow: Float[Array, "matrix entry"]
+    weights: Weights
+
+    def row(self, number: Array) -> tuple[SparseMatrix, SparseMatrix, Weights]:
+        """Storage, flow and weights of a step."""
+        own = jnp.minimum(number, len(self.storage) - 1)
+        weights = jax.tree.map(lambda rows: rows[number], self.weights)
+        storage, flow = (
+            SparseMatrix(self.pattern, values[own]) for values in (self.storage, self.flow)
+        )
+        return storage, flow, weights
+
+    def matrix(self, number: Array) -> SparseMatrix:
+        """Of the equation of one step for its own state."""
+        storage, flow, weights = self.row(number)
+        return SparseMatrix(self.pattern, weights.now * storage.values + flow.values)
+
+    def numbers(self) -> Array:
+        return jnp.arange(len(self.weights.now))
+
+
+def steps_of(problem: TransientProblem, z: PyTree) -> Steps:
+    """Of a linear equation; a steady state to begin with is the first step."""
+    times = stage_times(on_device(problem.axis.times, problem.dtype), problem.scheme)
+    weights = weights_of(problem.axis, problem.scheme, problem.dtype)
+    if problem.initial is None:
+        weights = jax.tree.map(lambda row: jnp.append(jnp.zeros_like(row[:1]), row), weights)
+    else:
+        times = times[1:]
+
+    def at(when: Float[Array, ""]) -> tuple[Array, Array]:
+        storage, flow = storage_and_flow(problem.step, at_time(z, when))
+        return storage.values, flow.values
+
+    storage, flow = jax.lax.map(at, times[:1] if has_fixed_matrix(problem, z) else times)
+    return Steps(problem.step.pattern, storage, flow, weights)
+
+
+def solve_forwards(
+    steps: Steps, all_rhs: RightHandSides, solver: AbstractLinearSolver
+) -> RightHandSides:
+    """Columns of L^-1, for right-hand sides of all steps."""
+    nothing = jnp.zeros_like(all_rhs[0])
+
+    def one(carry, given):
+        (last, before), (number, rhs) = carry, given
+        storage, _, weights = steps.row(number)
+        past = weights.last * last + weights.before * before
+        rhs = rhs + jax.vmap(storage.__matmul__)(past)
+        result = solve_each(steps.matrix(number), rhs, solver, transposed=False)
+        return (result, last), result
+
+    return jax.lax.scan(one, (nothing, nothing), (steps.numbers(), all_rhs))[1]
+
+
+def solve_backwards(
+    steps: Steps, all_rhs: RightHandSides, solver: AbstractLinearSolver
+) -> RightHandSides:
+    """Columns of L^-T: each state is in the equation of its own step and of two later ones."""
+    nothing = jnp.zeros_like(all_rhs[0])
+
+    def one(carry, given):
+        (later, latest), (number, rhs) = carry, given
+        result = solve_each(steps.matrix(number), rhs + later, solver, transposed=True)
+        storage, _, weights = steps.row(number)
+        back = jax.vmap(storage.transpose_product)(result)
+        return (latest + weights.last * back, weights.before * back), result
+
+    given = (steps.numbers(), all_rhs)
+    return jax.lax.scan(one, (nothing, nothing), given, reverse=True)[1]
+
+
+def solve_each(
+    matrix: SparseMatrix, all_rhs: Array, solver: AbstractLinearSolver, *, transposed: bool
+) -> Float[Array, "side free"]:
+    prepared = solver.prepare(matrix)
+
+    def one(rhs: Float[Array, " free"]) -> Float[Array, " free"]:
+        return solver.raw_solve(matrix, rhs, transposed=transposed, prepared=prepared)
+
+    return map_in_parts(one, all_rhs, all_rhs.shape[1])

@@ -29,8 +29,7 @@ from riesz.observe.distributions import (
     StudentDistribution,
 )
 from riesz.observe.sites import SiteErrors
-from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
-from riesz.posterior.facts import FitFacts
+from riesz.posterior.checks import FitFacts, ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.prediction.contraction import Contraction
 from riesz.prediction.draws import (
     Course,

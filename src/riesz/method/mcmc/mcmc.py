@@ -33,8 +33,13 @@ from riesz.method.modes import NEGLIGIBLE, default_searches, find_modes
 from riesz.method.newton import search_origin
 from riesz.method.settings import Count, CountOrNone, CountOrZero, Flag, Share
 from riesz.notes import Note
-from riesz.posterior.curvature import LEAST_INFORMATION, curvature_at, num_directions
-from riesz.posterior.density import AbstractDensity, Linearization
+from riesz.posterior.density import (
+    LEAST_INFORMATION,
+    AbstractDensity,
+    Linearization,
+    curvature_at,
+    num_directions,
+)
 from riesz.posterior.family import EmpiricalDraws
 from riesz.problem.problem import Coordinates
 

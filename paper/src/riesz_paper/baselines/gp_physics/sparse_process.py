@@ -14,9 +14,8 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from riesz.posterior.family import FullRank, full_rank
-from riesz.priors.kernels import AbstractKernel
+from riesz.priors.kernels import JITTER, AbstractKernel
 from riesz.priors.representatives import farthest_points
-from riesz.priors.scales import JITTER
 
 Place = Float[Array, " dim"]
 Moments = tuple[Float[Array, ""], Float[Array, ""]]

@@ -31,8 +31,7 @@ from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
 from riesz.priors.boundary_process import BoundaryGP
 from riesz.priors.gaussian_process import LogGP
-from riesz.priors.kernels import Matern52
-from riesz.priors.scales import LearnedScales
+from riesz.priors.kernels import LearnedScales, Matern52
 from riesz.priors.spde import SPDEField
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.posing import inverse_problem
