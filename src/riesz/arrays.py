@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg as sla
 from jax.scipy import linalg as jsla
-from jaxtyping import Array, DTypeLike, Shaped
+from jaxtyping import Array, DTypeLike, Int, Shaped
 
 if TYPE_CHECKING:
     AnyArray = Any  # which of both it is follows from what is given
@@ -43,6 +43,11 @@ def linalg_of(values: Any) -> ModuleType:
 def as_like(values: Any, reference: Any) -> Any:
     """Numbers beside an array: NumPy's in float64 where that is one of NumPy's."""
     return np.asarray(values, float) if isinstance(reference, np.ndarray) else values
+
+
+def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " chosen"]:
+    """So many of a number of things at most, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
 
 def beside(values: Shaped[AnyArray, " row"], columns: AnyArray) -> Shaped[AnyArray, " row *one"]:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from tests.linear_gaussian import linear_problem
 
+from riesz.arrays import evenly_spaced
 from riesz.density import correction
-from riesz.density.correction import DensityErrors, SolvedStates, correct_draws, evenly_spaced
+from riesz.density.correction import DensityErrors, SolvedStates, correct_draws
 from riesz.errors import EngineError
 from riesz.method.base import Inferred, TargetDensity
 from riesz.notes import Note

@@ -228,7 +228,7 @@ def propose(
     wider = proposal_widths(mean.shape[1])
     draws = mean[:, None] + wider * np.einsum("dj,nij->ndi", normals, factor)
     volumes = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2) * wider), axis=1)
-    return Proposals(draws, log_normal(normals)[None] - volumes[:, None], mean)
+    return Proposals(draws, standard_log_density(normals)[None] - volumes[:, None], mean)
 
 
 def weighted_draws(logs: Float[np.ndarray, "data draw"], drawn: Proposals) -> WeightedDraws:
@@ -245,11 +245,6 @@ def weighted_draws_of(asked: BatchProblem, answer: WeightedGaussian) -> Weighted
     """What the weights of answers tell."""
     drawn = propose(*map(np.asarray, (answer.mean, answer.factor, asked.normals)))
     return weighted_draws(np.asarray(answer.log_weights), drawn)
-
-
-def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarray, "*rows"]:
-    """The log-density of the standard normal distribution, along the last axis."""
-    return -0.5 * np.sum(values**2 + np.log(2 * np.pi), axis=-1)
 
 
 NUM_EXACT = 16
@@ -300,7 +295,7 @@ def exact_log_weights(
     fits = map_data_sets(exact_fits, exact.problem, predictions, width=width, devices=exact.devices)
     return (
         fits
-        + log_normal(predictions.places)
+        + standard_log_density(predictions.places)
         - np.take_along_axis(own.log_proposals, chosen, axis=1)
     )
 

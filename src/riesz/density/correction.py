@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.arrays import evenly_spaced
 from riesz.errors import EngineError
 from riesz.method.base import Inferred, TargetDensity
 from riesz.method.mcmc.diagnostics import sampler_warnings
@@ -136,8 +137,3 @@ def flatten_chains(
     by_chain: Float[Array, "chain draw coordinate"],
 ) -> Float[Array, "every coordinate"]:
     return by_chain.reshape(-1, by_chain.shape[-1])
-
-
-def evenly_spaced(count: int, wanted: int) -> Int[np.ndarray, " chosen"]:
-    """So many of a number of draws, evenly; all where there are fewer."""
-    return np.unique(np.linspace(0, count - 1, min(wanted, count)).round().astype(int))

@@ -148,12 +148,6 @@ class ReducedDensity(AbstractRecordDensity):
     def record(self, coordinates: Coordinates) -> Float[Array, " sensor"]:
         return self.reduced(self.problem, coordinates)
 
-    def log_likelihood_of(
-        self, coordinates: Coordinates, record: Float[Array, " sensor"]
-    ) -> Float[Array, ""]:
-        problem = self.problem
-        return problem.likelihood.log_prob(problem.observed, record, problem.z(coordinates))
-
     def seconds(self) -> float:
         return SECONDS
 

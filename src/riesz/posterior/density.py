@@ -125,11 +125,12 @@ class AbstractRecordDensity(AbstractDensity):
     def record(self, coordinates: Coordinates) -> Float[Array, " recorded"]:
         """What the likelihood reads; NaN where there is no state."""
 
-    @abstractmethod
     def log_likelihood_of(
         self, coordinates: Coordinates, record: Float[Array, " recorded"]
     ) -> Float[Array, ""]:
-        """Given a record."""
+        """Given a record, which is what the sensors see unless a density says another."""
+        problem = self.problem
+        return problem.likelihood.log_prob(problem.observed, record, problem.z(coordinates))
 
     def log_likelihood(self, coordinates: Coordinates) -> Float[Array, ""]:
         return self.log_likelihood_of(coordinates, self.record(coordinates))

@@ -13,14 +13,18 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.arrays import AnyArray, numpy_of
 from riesz.errors import RieszError
 
 Draws = Float[Array, "draw coordinate"]
 
 
-def standard_log_density(values: Float[Array, "*batch coordinate"]) -> Float[Array, "*batch"]:
+def standard_log_density(
+    values: Float[AnyArray, "*batch coordinate"],
+) -> Float[AnyArray, "*batch"]:
     """The log-density of the standard normal distribution, along the last axis."""
-    return -0.5 * jnp.sum(values**2 + jnp.log(2 * jnp.pi), axis=-1)
+    xp = numpy_of(values)
+    return -0.5 * xp.sum(values**2 + xp.log(2 * xp.pi), axis=-1)
 
 
 def antithetic(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dtype) -> Draws:

@@ -143,9 +143,8 @@ def surrogate_record(
     problem: InverseProblem, surrogate: Trajectory, coordinates: Float[Array, " coordinate"]
 ) -> Float[Array, " record"]:
     """What the sensors of a problem in time would record of a surrogate."""
-    assert problem.time is not None
     z = problem.z(coordinates)
-    return problem.time.emulate(problem.forward, surrogate, coordinates, z)
+    return problem.in_time.emulate(problem.forward, surrogate, coordinates, z)
 
 
 def engine_label(method: str, density: str) -> str:

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from riesz.arrays import evenly_spaced
 from riesz.errors import RieszError
 from riesz.fem.fluxes import budget
 from riesz.fem.terms.coefficient import Function, parts_of
@@ -238,21 +239,17 @@ def draws_and_course(
     if problem.time is None:
         return draws_and_readings(posterior, {}, **asked)[0], None
     axis, num_nodes = problem.time.axis, problem.forward.space.mesh.num_nodes
-    shown = even_indices(len(axis.times), min(max(MOST_ROWS // num_nodes, FEWEST_DATES), NUM_DATES))
+    num_dates = min(max(MOST_ROWS // num_nodes, FEWEST_DATES), NUM_DATES)
+    shown = evenly_spaced(len(axis.times), num_dates)
     places = np.unique(problem.observations.points, axis=0)
-    places = places[even_indices(len(places), max(MOST_ROWS // len(axis.times), 1))]
+    places = places[evenly_spaced(len(places), max(MOST_ROWS // len(axis.times), 1))]
     dates = axis.dates(axis.times)
     readings = {MAPS: reading(problem, dates[shown]), PLACES: reading(problem, dates, places)}
     drawn, read = draws_and_readings(posterior, readings, **asked)
     numbers = sum(one.shape[1] for one in read.values())
-    rows = even_indices(drawn.num_draws, max(MOST_COURSE // numbers, FEWEST_DRAWS))
+    rows = evenly_spaced(drawn.num_draws, max(MOST_COURSE // numbers, FEWEST_DRAWS))
     maps, at_places = (quantise(read[name][rows]) for name in (MAPS, PLACES))
     return drawn, Course(axis, shown, maps, places, at_places, select_draws(drawn.shifts, rows))
-
-
-def even_indices(count: int, most: int) -> Int[np.ndarray, " chosen"]:
-    """So many of a number of things at most, the first and the last among them."""
-    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
 
 def finite_draws(drawn: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from jaxtyping import Bool, Float, Int
 from scipy.special import ndtri
 
+from riesz.arrays import evenly_spaced
 from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
 from riesz.mesh.location import Location
@@ -247,8 +248,7 @@ class PosteriorDraws(eqx.Module):
         """So many, from all chains and for all scales alike."""
         if num_draws is None or num_draws >= self.num_draws:
             return self
-        rows = np.linspace(0, self.num_draws - 1, num_draws).round().astype(int)
-        return select_draws(self, rows)
+        return select_draws(self, evenly_spaced(self.num_draws, num_draws))
 
     def with_states(self, states: AtPlaces) -> "PosteriorDraws":
         """The same with other states at the nodes."""

@@ -98,8 +98,7 @@ def record_draw(
     solver: AbstractLinearSolver,
 ) -> Float[Array, "time place"]:
     """What is read off the states of one draw at all times, with the stresses of `under`."""
-    assert under.time is not None
-    transient = under.time.transient(under.forward)
+    transient = under.in_time.transient(under.forward)
     result = integrate_in_time(
         transient, z, solver, transient.step.newton, lambda state, _: read(state)
     )

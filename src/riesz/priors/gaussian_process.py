@@ -114,10 +114,6 @@ class KernelField(AbstractArrayField, AbstractPlaceField):
             return columns
         return numpy_of(points).hstack([columns, self.trend.columns(points)])
 
-    @property
-    def is_log(self) -> bool:
-        return self.transform is jnp.exp
-
     def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
         nodes = as_like(self.nodes, weights)[some]
         if isinstance(weights, np.ndarray):

@@ -60,10 +60,6 @@ class InterpolatedField(AbstractArrayField):
         middle = sum(mean[i] * shape for i, shape in enumerate(point.barycentric))
         return apply_transform(self.transform, middle + functions @ weights)
 
-    @property
-    def is_log(self) -> bool:
-        return self.transform is jnp.exp
-
     def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
         basis, mean = as_like(self.basis, weights), as_like(self.mean, weights)
         return apply_transform(self.transform, mean[some] + weights @ basis[:, some])

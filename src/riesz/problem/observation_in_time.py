@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, jacobian, with_dirichlet
-from riesz.fem.elements.space import Functionals, functionals
+from riesz.fem.elements.space import Functionals, Operator, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
 from riesz.fem.root import find_root
@@ -89,6 +89,12 @@ class ObservationInTime(eqx.Module):
     sensors: AbstractSensors  # one a place
     num_places: int = eqx.field(static=True)
     scheme: str = eqx.field(static=True)
+
+    @property
+    def operator(self) -> Operator:
+        """What is recorded of a state, by sensors that are known to be linear in it."""
+        assert self.sensors.operator is not None
+        return self.sensors.operator
 
     @property
     def num_times(self) -> int:
@@ -180,8 +186,7 @@ class ObservationInTime(eqx.Module):
         z: PyTree,
     ) -> Float[Array, " record"]:
         """The record of a surrogate, at sensors that are linear in the state."""
-        operator, begun = self.sensors.operator, self.initial_state(step, z)
-        assert operator is not None
+        operator, begun = self.operator, self.initial_state(step, z)
         flat = operator.dofs.ravel()
         parts = surrogate.at_nodes(flat, step.cells.domain.nodes[:, flat].T)
         basis, lifted = (

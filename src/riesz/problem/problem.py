@@ -68,6 +68,12 @@ class InverseProblem(eqx.Module):
         return self.time or Steady(self.forwards)
 
     @property
+    def in_time(self) -> ObservationInTime:
+        """How a state is recorded along the time axis, of a problem that is known to have one."""
+        assert self.time is not None
+        return self.time
+
+    @property
     def num_solves(self) -> int:
         """Linear solves for one value of the unknowns, where the equation is linear."""
         return len(self.forwards) * self.record.num_times

@@ -89,7 +89,7 @@ class Curve:
 
     def columns(self, path: Path, cells: Cells) -> Float[np.ndarray, "row knot"]:
         kernel = Matern52(CURVE_LENGTH, CURVE_SHARE)
-        near = kernel.matrix(self.knots, z_scores(path, self.numbers, cells))
+        near = kernel.matrix(self.knots, effect_design(path, self.numbers, cells))
         return sla.solve_triangular(covariance_factor(kernel, self.knots), near, lower=True).T
 
 
@@ -121,14 +121,8 @@ def curve_of(prepared: DataRows, encodings: Sequence[Single]) -> Curve:
         raise FileFormatError(
             f"{prepared.path}: curved is true, but all covariates are words: leave it out."
         )
-    rows = np.unique(z_scores(prepared.path, numbers, prepared.covariates), axis=0)
+    rows = np.unique(effect_design(prepared.path, numbers, prepared.covariates), axis=0)
     return Curve(numbers, rows[np.sort(farthest_points(rows, min(MOST_KNOTS, len(rows))))])
-
-
-def z_scores(
-    path: Path, numbers: Sequence[Number], cells: Cells
-) -> Float[np.ndarray, "row number"]:
-    return np.hstack([one.columns(path, cells) for one in numbers])
 
 
 def covariate_design(

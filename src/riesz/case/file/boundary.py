@@ -15,10 +15,9 @@ from pydantic import Field, PositiveFloat, model_validator
 from riesz.case.data.read import filter_rows
 from riesz.case.data.rows import REGIONS
 from riesz.case.data.schema import Where
-from riesz.case.file.stresses import stand_in
+from riesz.case.file.stresses import CoefficientsTable
 from riesz.case.table import Coefficient, FileTable, NumberOrName
 from riesz.errors import error_context
-from riesz.fem.terms.series import Series
 from riesz.fem.terms.weakform import WeakForm, neumann, robin
 from riesz.geometry.lines import lines_of
 from riesz.io.maps.outlines import read_features, read_lines
@@ -32,7 +31,7 @@ NAME = "region"
 """The property of a run's own map that tells which region a polygon is of."""
 
 
-class BoundaryTable(FileTable):
+class BoundaryTable(CoefficientsTable):
     """A stretch of the boundary: u is prescribed, or what enters; elsewhere nothing passes.
 
     By length, `inflow` enters, or `conductance` times (`stage` - u).
@@ -80,12 +79,6 @@ class BoundaryTable(FileTable):
             )
         if self.along is None and (self.tolerance is not None or self.layer is not None):
             raise ValueError("has the key 'tolerance' or 'layer', which needs 'along': a map layer")
-
-    def with_series(self, known: Mapping[str, Series]) -> "BoundaryTable":
-        """With series where their names stand."""
-        return self.model_copy(
-            update={key: stand_in(value, known) for key, value in self.entries().items()}
-        )
 
     def entries(self) -> dict[str, Any]:
         """What holds, each a number or the name of an unknown."""

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PlainValidator, model_validator
 
-from riesz.case.file.stresses import stand_in
-from riesz.case.table import FileTable, as_coefficient_value, brief, is_finite
+from riesz.case.file.stresses import CoefficientsTable
+from riesz.case.table import as_coefficient_value, brief, is_finite
 from riesz.errors import any_of, error_context
 from riesz.fem.terms.coefficient import AbstractCoefficient
 from riesz.fem.terms.regional import by_region, scale
-from riesz.fem.terms.series import Series
 from riesz.fem.terms.weakform import (
     WeakForm,
     advection,
@@ -86,7 +85,7 @@ Regional = Annotated[Any, PlainValidator(as_regional)]
 Anisotropy = Annotated[Any, PlainValidator(as_anisotropy)]
 
 
-class EquationTable(FileTable):
+class EquationTable(CoefficientsTable):
     """storage du/dt - div(diffusion anisotropy grad u) + advection . grad u + reaction u = source.
 
     Leakage (level - u) may be added to the right: exchange with drains, or with a layer below.
@@ -153,12 +152,6 @@ class EquationTable(FileTable):
         """Keys whose values differ by region."""
         every = {**self.entries(), "anisotropy": self.anisotropy}
         return [f"equation.{name}" for name, value in every.items() if isinstance(value, dict)]
-
-    def with_series(self, known: Mapping[str, Series]) -> "EquationTable":
-        """With series where their names stand."""
-        return self.model_copy(
-            update={name: stand_in(value, known) for name, value in self.entries().items()}
-        )
 
     def form(self, mesh: Mesh) -> WeakForm:
         values = {name: on_cells(mesh, name, value) for name, value in self.entries().items()}

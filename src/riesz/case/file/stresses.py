@@ -120,6 +120,14 @@ def series_on(
     }
 
 
-def stand_in(value: Any, known: Mapping[str, Series]) -> Any:
-    """A series where its name stands, and else what there is."""
-    return known.get(value, value) if isinstance(value, str) else value
+class CoefficientsTable(FileTable):
+    """A table of coefficients, some of which may be the names of series."""
+
+    def entries(self) -> dict[str, Any]:
+        """Those that are there."""
+        raise NotImplementedError
+
+    def with_series(self, known: Mapping[str, Series]) -> Any:
+        """With series where their names stand."""
+        named = {key: one for key, one in self.entries().items() if isinstance(one, str)}
+        return self.model_copy(update={key: known.get(one, one) for key, one in named.items()})

@@ -32,9 +32,7 @@ MOST_NUMBERS, FEWEST_DRAWS = 50_000_000, 20
 def axis_of(run: Run) -> TimeAxis:
     """As the problem file has it: to open the problem takes longer than to find a wrong date."""
     if run.fitted is not None:
-        time = run.case.problem.time
-        assert time is not None
-        return time.axis
+        return run.case.problem.in_time.axis
     return parse_table(TimeTable, run.time, run.folder / PROBLEM).axis()
 
 

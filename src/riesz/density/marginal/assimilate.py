@@ -52,8 +52,7 @@ class Assimilation:
     def with_readings(
         self, observed: Observations, likelihood: AbstractLikelihood
     ) -> "Assimilation":
-        time = self.problem.time
-        assert time is not None
+        time = self.problem.in_time
         place = place_of_readings(self.problem, observed)
         known = (place, time.num_places, np.dtype(float))
         operator = readings(time.axis, observed, *known).to_scipy()

@@ -49,16 +49,14 @@ def pays(problem: InverseProblem, num_unknowns: int) -> bool:
 
 def is_time_invariant(problem: InverseProblem) -> bool:
     """Whether steps are equal, the matrix never changes, and time changes what no unknown does."""
-    time = problem.time
-    assert time is not None
+    time = problem.in_time
     return time.axis.num_kinds == 1 and time_varying_unknowns(problem) == frozenset()
 
 
 @once_per_problem
 def time_varying_unknowns(problem: InverseProblem) -> frozenset[str] | None:
     """Unknowns whose part in right-hand sides changes in time; none is known where matrices do."""
-    time = problem.time
-    assert time is not None
+    time = problem.in_time
     origin = problem.z(jnp.zeros(problem.num_coordinates, problem.forward.dtype))
     if not has_fixed_matrix(time.transient(problem.forward), origin):
         return None
@@ -76,8 +74,7 @@ def steady_unknowns(problem: InverseProblem, parts: Parts) -> Bool[np.ndarray, "
 
     So it does where it begins with a steady state, and what they do to the equation never changes.
     """
-    time, changed = problem.time, time_varying_unknowns(problem)
-    assert time is not None
+    time, changed = problem.in_time, time_varying_unknowns(problem)
     marked = np.zeros(problem.num_coordinates, bool)
     if time.initial is None and time.sensors.operator is not None and changed is not None:
         for name, part in problem.latents.slices().items():
@@ -86,8 +83,7 @@ def steady_unknowns(problem: InverseProblem, parts: Parts) -> Bool[np.ndarray, "
 
 
 def sources_at(problem: InverseProblem, z: PyTree) -> StepSources:
-    forward, time = problem.forward, problem.time
-    assert time is not None
+    forward, time = problem.forward, problem.in_time
     prescribed = with_dirichlet(forward, jnp.zeros(forward.num_free, forward.dtype), z)
     begun = jnp.zeros_like(prescribed)
     if time.initial is not None:
@@ -99,10 +95,7 @@ def impulse_response_table(
     problem: InverseProblem, parts: Parts, solver: AbstractLinearSolver
 ) -> Float[Array, "record state"]:
     """How the whole record responds to unknowns that are linear, and all there are."""
-    time, forward = problem.time, problem.forward
-    assert time is not None
-    operator = time.sensors.operator
-    assert operator is not None
+    time, forward = problem.in_time, problem.forward
     others = jnp.zeros(0, forward.dtype)
     origin = jnp.zeros(len(parts.linear), forward.dtype)
 
@@ -116,7 +109,7 @@ def impulse_response_table(
 
     def of_place(unit: Float[Array, " place"]) -> Float[Array, "time state"]:
         cotangents = adjoint_sweep(
-            steps, operator.transpose_product(unit), forward.free, solver, time
+            steps, time.operator.transpose_product(unit), forward.free, solver, time
         )
         return jax.lax.map(lambda own: pull(own)[0], cotangents)
 

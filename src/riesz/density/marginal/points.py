@@ -87,20 +87,17 @@ class TimePoints(AbstractPointMap):
     steady: tuple[bool, ...] = eqx.field(static=True)  # responses that are alike at all times
 
     def linear_map(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
-        time = problem.time
-        assert time is not None
+        time = problem.in_time
         return lambda z: self.read(time.solve(problem.forward, z, self.solver))
 
     def of_steady(self, problem: InverseProblem, z: PyTree) -> Values:
         """As if the steady state to begin with would never end."""
-        time = problem.time
-        assert time is not None
+        time = problem.in_time
         return self.read(time.steady(problem.forward, z, self.solver))
 
     def num_together(self, problem: InverseProblem) -> int:
         """How many marches go together."""
-        time, size = problem.time, problem.forward.space.num_dofs
-        assert time is not None
+        time, size = problem.in_time, problem.forward.space.num_dofs
         stages = time.num_stages * len(time.axis.times)
         if fits_all_at_once(self.solver, stages * size):
             return max(MARCHED_AT_ONCE // (stages * size), 1)
@@ -163,8 +160,7 @@ def time_points(
     problem: InverseProblem, operator: Operator | None, solver: AbstractLinearSolver
 ) -> TimePoints:
     """Rows of the record, or all of it, in the way that takes fewer solves."""
-    time, parts = problem.time, linear_parts(problem)
-    assert time is not None
+    time, parts = problem.in_time, linear_parts(problem)
     count = time.num_recorded if operator is None else operator.num_rows
     is_linear = not len(parts.others)
     by_shifts = is_linear and count > time.num_places and pays(problem, len(parts.in_state))

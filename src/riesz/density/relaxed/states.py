@@ -166,10 +166,8 @@ class LinearisedInTime(eqx.Module):
         self, problem: InverseProblem, z: PyTree, errors: Errors
     ) -> Float[Array, " record"]:
         """The record with errors of the steps."""
-        assert problem.time is not None
-        operator = problem.time.sensors.operator
-        assert operator is not None
-        change = propagate_errors(problem, z, errors, operator.__matmul__, self.solver)
+        read = problem.in_time.operator.__matmul__
+        change = propagate_errors(problem, z, errors, read, self.solver)
         return self.state + change.ravel()
 
 
@@ -181,8 +179,7 @@ def propagate_errors(
     solver: AbstractLinearSolver,
 ) -> Float[Array, "time place"]:
     """What errors of the steps do to what is read off states, at all times."""
-    time, forward = problem.time, problem.forward
-    assert time is not None
+    time, forward = problem.in_time, problem.forward
     result = solve_forwards(steps_of(time.transient(forward), z), errors[:, None], solver)[:, 0]
     result = result[ends_of_steps(time)]
     nowhere = jnp.zeros(forward.space.num_dofs, forward.dtype)
@@ -206,8 +203,7 @@ def linearise_in_time(
     problem: InverseProblem, z: PyTree, solver: AbstractLinearSolver
 ) -> LinearisedInTime:
     """By one march; K takes one backwards for each reading."""
-    time, forward = problem.time, problem.forward
-    assert time is not None
+    time, forward = problem.in_time, problem.forward
     record = time.solve(forward, z, solver)
     return LinearisedInTime(
         record, steps_of(time.transient(forward), z), reading_rows(problem), solver
@@ -216,10 +212,8 @@ def linearise_in_time(
 
 def reading_rows(problem: InverseProblem) -> Responses:
     """Readings as functionals of the free values of each step that may err."""
-    time = problem.time
-    assert time is not None
-    operator, ends = time.sensors.operator, ends_of_steps(time)
-    assert operator is not None
+    time = problem.in_time
+    operator, ends = time.operator, ends_of_steps(time)
     units = jnp.eye(len(problem.observed), dtype=problem.forward.dtype)
     shape = (len(time.axis.times), time.num_places)
 
@@ -239,8 +233,7 @@ def ends_of_steps(time: ObservationInTime) -> Int[np.ndarray, " time"]:
 
 def check_memory(problem: InverseProblem) -> None:
     """Raise where there is not the memory for all readings and steps."""
-    time = problem.time
-    assert time is not None
+    time = problem.in_time
     num_stages = time.axis.num_steps * time.num_stages
     count = len(problem.observed) * num_stages * problem.forward.num_free
     if count > MOST_NUMBERS:

@@ -83,8 +83,7 @@ class StepEquations(eqx.Module):
 
 def kinds_of_steps(problem: InverseProblem) -> Int[np.ndarray, " step"]:
     """Which stages of steps have the same matrix; a steady state to begin with has its own."""
-    time = problem.time
-    assert time is not None
+    time = problem.in_time
     z = time.first(problem.z(jnp.zeros(problem.num_coordinates, problem.forward.dtype)))
     same = not has_changing_matrix(problem.forward, z)
     kinds = np.repeat(time.axis.kinds, time.num_stages)
@@ -96,8 +95,7 @@ def kinds_of_steps(problem: InverseProblem) -> Int[np.ndarray, " step"]:
 
 def check_trajectory(problem: InverseProblem, num_squares: int, engine: str) -> None:
     """Raise where a trajectory cannot be emulated; `num_squares` numbers are held a kind."""
-    time = problem.time
-    assert time is not None
+    time = problem.in_time
     if not by_equation(problem).is_affine_in([STATE]):
         raise RieszError(
             f"{engine} takes equations in time that are linear in the state, and this one is not: "

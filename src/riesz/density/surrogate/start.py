@@ -155,8 +155,7 @@ def penalties_of(problem: InverseProblem) -> dict[tuple, WeakFormPenalty]:
 def penalty_in_time(problem: InverseProblem, settings: NormSettings) -> StepPenalty:
     """The same with steps."""
     check_nested(problem, settings.name, settings.gram)
-    time, origin = problem.time, jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    assert time is not None
+    time, origin = problem.in_time, jnp.zeros(problem.num_coordinates, problem.forward.dtype)
     transient, z = time.transient(problem.forward), problem.z(origin)
     return step_penalty(transient, problem.hierarchy, z, **patches(problem, settings))
 
@@ -220,8 +219,7 @@ def initial_trajectory(
     features: int,
 ) -> Trajectory:
     """The same in time, with what wells do: after one step, in the end and in between."""
-    forward, time = problem.forward, problem.time
-    assert time is not None
+    forward, time = problem.forward, problem.in_time
     quickest = float(penalty.reactions.max())
     slowest = quickest * float(time.axis.steps.min() / np.ptp(time.axis.times))
     beside = responses(forward, (slowest, float(np.sqrt(slowest * quickest)), quickest))

@@ -90,12 +90,6 @@ class SurrogateDensity(AbstractRecordDensity):
     def record(self, coordinates: Coordinates) -> Float[Array, " sensor"]:
         return surrogate_at_sensors(self.problem, self.surrogate, coordinates)
 
-    def log_likelihood_of(
-        self, coordinates: Coordinates, record: Float[Array, " sensor"]
-    ) -> Float[Array, ""]:
-        problem = self.problem
-        return problem.likelihood.log_prob(problem.observed, record, problem.z(coordinates))
-
     def seconds(self) -> float:
         return SECONDS
 
