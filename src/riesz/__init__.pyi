@@ -44,7 +44,7 @@ from .fem.time.problem import transient_problem as transient_problem
 from .penalty.penalty import weak_form_penalty as weak_form_penalty
 from .priors.kernels import Matern32 as Matern32
 from .priors.gaussian_process import GP as GP
-from .priors.boundary_process import BoundaryGP as BoundaryGP
+from .priors.gaussian_process import BoundaryGP as BoundaryGP
 from .priors.karhunen_loeve import KarhunenLoeve as KarhunenLoeve
 from .priors.regions import Regions as Regions
 from .priors.spde import SPDEField as SPDEField
@@ -52,7 +52,7 @@ from .observe.observations import observations as observations
 from .observe.likelihood import Censored as Censored
 from .observe.likelihood import Gaussian as Gaussian
 from .observe.likelihood import StudentT as StudentT
-from .observe.counts import Poisson as Poisson
+from .observe.noise import Poisson as Poisson
 from .problem.posing import Experiment as Experiment
 from .problem.unknowns import Unknown as Unknown
 from .problem.problem import InverseProblem as InverseProblem

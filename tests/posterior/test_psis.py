@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riesz.posterior.psis import pareto_fit, pareto_quantiles, smoothed_weights
+from riesz.posterior.importance import pareto_fit, pareto_quantiles, smoothed_weights
 
 
 @pytest.mark.parametrize("shape", [-0.3, 0.2, 0.5, 1.0])

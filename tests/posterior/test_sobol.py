@@ -5,8 +5,7 @@ import pytest
 import scipy.stats
 from scipy.special import ndtr
 
-from riesz.posterior.importance import systematic_resample
-from riesz.posterior.psis import smoothed_weights
+from riesz.posterior.importance import smoothed_weights, systematic_resample
 from riesz.posterior.sobol import resampling_order, spread_normals
 
 

@@ -8,7 +8,7 @@ import pytest
 from riesz.errors import RieszError
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.shapes import rectangle
-from riesz.priors.boundary_process import BoundaryGP
+from riesz.priors.gaussian_process import BoundaryGP
 from riesz.priors.kernels import Matern52
 
 MESH = rectangle((4, 2), lower=(10.0, 20.0), upper=(14.0, 22.0))

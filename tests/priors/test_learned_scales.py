@@ -7,8 +7,7 @@ import pytest
 
 from riesz.errors import RieszError
 from riesz.mesh.shapes import rectangle
-from riesz.priors.boundary_process import BoundaryGP
-from riesz.priors.gaussian_process import GP, LogGP
+from riesz.priors.gaussian_process import GP, BoundaryGP, LogGP
 from riesz.priors.kernels import LearnedScales, Matern32, Matern52
 from riesz.priors.spde import SPDEField
 

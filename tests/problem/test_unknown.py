@@ -18,8 +18,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.prediction.predict import predict
-from riesz.priors.boundary_process import BoundaryGP
-from riesz.priors.gaussian_process import GP
+from riesz.priors.gaussian_process import GP, BoundaryGP
 from riesz.priors.kernels import Matern52
 from riesz.problem.linearity import affine_dirichlet_values
 from riesz.problem.posing import inverse_problem

@@ -28,9 +28,8 @@ from riesz.devices import Devices
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.posterior.checks import K_HAT
 from riesz.posterior.family import Draws, FullRank, standard_log_density
-from riesz.posterior.importance import systematic_resample
+from riesz.posterior.importance import smoothed_weights, systematic_resample
 from riesz.posterior.posterior import ExactStates
-from riesz.posterior.psis import smoothed_weights
 from riesz.posterior.sobol import resampling_order, spread_normals
 from riesz.problem.problem import Coordinates, InverseProblem
 

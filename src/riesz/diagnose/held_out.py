@@ -23,9 +23,8 @@ from riesz.errors import RieszError
 from riesz.observe.joint import Joint
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.checks import K_HAT
-from riesz.posterior.importance import systematic_resample
+from riesz.posterior.importance import smoothed_weights, systematic_resample
 from riesz.posterior.posterior import Posterior
-from riesz.posterior.psis import smoothed_weights
 from riesz.prediction.sampling import quantity_draws
 from riesz.problem.problem import InverseProblem
 

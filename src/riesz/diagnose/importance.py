@@ -184,8 +184,8 @@ def with_importance_check(
         if not wants_more(result):
             break
         more = importance_sample(posterior, needed.num_draws, seed + part * PARTS_APART, own)
-        draws, logs = map(np.concatenate, zip(sample[:2], more[:2], strict=True))
-        sample = weight_draws(draws, logs)
+        draws = np.concatenate([sample.draws, more.draws])
+        sample = weight_draws(draws, np.concatenate([sample.log_weights, more.log_weights]))
         result = check_of_sample(posterior, sample)
     posterior = with_evidence(posterior, sample, result)
     if result.is_adequate:

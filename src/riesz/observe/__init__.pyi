@@ -1,11 +1,11 @@
-from .continuous import CorrelatedNormal as CorrelatedNormal
-from .continuous import LogNormal as LogNormal
-from .counts import Binomial as Binomial
-from .counts import NegativeBinomial as NegativeBinomial
 from .effects import WithEffects as WithEffects
 from .grouped import GroupedNormal as GroupedNormal
 from .likelihood import AbstractLikelihood as AbstractLikelihood
 from .likelihood import AbstractNoise as AbstractNoise
+from .noise import Binomial as Binomial
+from .noise import CorrelatedNormal as CorrelatedNormal
+from .noise import LogNormal as LogNormal
+from .noise import NegativeBinomial as NegativeBinomial
 from .observables import AbstractObservable as AbstractObservable
 from .observables import AtPoints as AtPoints
 from .observables import AverageAlong as AverageAlong

@@ -21,8 +21,7 @@ from riesz.io import write_mesh
 from riesz.io.tables.layers import read_table
 from riesz.mesh.shapes import rectangle
 from riesz.notes import Note
-from riesz.priors.boundary_process import BoundaryGP
-from riesz.priors.gaussian_process import GP
+from riesz.priors.gaussian_process import GP, BoundaryGP
 from riesz.priors.karhunen_loeve import KarhunenLoeve
 from riesz.priors.regions import Regions
 from riesz.priors.spde import SPDEField

@@ -14,11 +14,19 @@ from riesz.case.data.rows import DataRows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.table import Coefficient, FileTable, check_keys_of_kind
 from riesz.errors import FileFormatError
-from riesz.observe.continuous import CorrelatedNormal, LogNormal
-from riesz.observe.counts import IDENTITY, LOG, LOGIT, Binomial, NegativeBinomial, Poisson
 from riesz.observe.effects import WithEffects
 from riesz.observe.grouped import GroupedNormal
 from riesz.observe.likelihood import AbstractLikelihood, Censored, Gaussian, StudentT
+from riesz.observe.noise import (
+    IDENTITY,
+    LOG,
+    LOGIT,
+    Binomial,
+    CorrelatedNormal,
+    LogNormal,
+    NegativeBinomial,
+    Poisson,
+)
 from riesz.priors.correlated_residual import LocalEffect
 
 NORMAL, STUDENT, LOG_NORMAL = "normal", "student-t", "log-normal"

@@ -12,8 +12,7 @@ from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_va
 from riesz.case.table import FileTable, Numbers, as_finite_numbers, brief, is_finite
 from riesz.errors import nearest
 from riesz.mesh.tags import REST
-from riesz.priors.boundary_process import BoundaryGP
-from riesz.priors.gaussian_process import GP, LogGP
+from riesz.priors.gaussian_process import GP, BoundaryGP, LogGP
 from riesz.priors.karhunen_loeve import KarhunenLoeve
 from riesz.priors.kernels import RBF, AbstractKernel, LearnedScales, Matern12, Matern32, Matern52
 from riesz.priors.regions import Regions

@@ -20,7 +20,7 @@ from riesz.diagnose.criticism.law import Law, law_of
 from riesz.observe.distributions import Tails, normal_tails
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.checks import K_HAT
-from riesz.posterior.psis import smoothed_weights
+from riesz.posterior.importance import smoothed_weights
 from riesz.prediction.draws import Observed
 from riesz.prediction.sensors import AtSensors
 from riesz.problem.problem import InverseProblem

@@ -34,8 +34,7 @@ from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
 from riesz.prediction.predict import predict
-from riesz.priors.boundary_process import BoundaryGP
-from riesz.priors.gaussian_process import GP, LogGP
+from riesz.priors.gaussian_process import GP, BoundaryGP, LogGP
 from riesz.priors.kernels import Matern52
 from riesz.problem.posing import inverse_problem
 from riesz.problem.problem import InverseProblem

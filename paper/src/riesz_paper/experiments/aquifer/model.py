@@ -29,8 +29,7 @@ from riesz.method.laplace import Laplace
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
-from riesz.priors.boundary_process import BoundaryGP
-from riesz.priors.gaussian_process import LogGP
+from riesz.priors.gaussian_process import BoundaryGP, LogGP
 from riesz.priors.kernels import LearnedScales, Matern52
 from riesz.priors.spde import SPDEField
 from riesz.problem.linearity import Parts, linear_parts

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from riesz.arrays import on_device
-from riesz.posterior.psis import smoothed_weights
+from riesz.posterior.importance import smoothed_weights
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.blind.solved import Rows, seen, value_and_slope
 

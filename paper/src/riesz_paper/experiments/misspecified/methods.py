@@ -20,8 +20,8 @@ from riesz.method.laplace import Laplace
 from riesz.method.mcmc.mcmc import MCMC
 from riesz.penalty.gram import Gram
 from riesz.posterior.family import AbstractGaussian, EmpiricalDraws
+from riesz.posterior.importance import smoothed_weights
 from riesz.posterior.posterior import Posterior
-from riesz.posterior.psis import smoothed_weights
 from riesz.problem.problem import InverseProblem
 from riesz_paper.baselines.joint_training import JointTraining, train_jointly
 from riesz_paper.experiments.misspecified.data import DataSet, posed

@@ -1,4 +1,5 @@
-"""Counts and shares: values that scatter by chance itself, whatever the instrument.
+"""Noise of other kinds than one that is added: counts and shares, which scatter by chance itself,
+whatever the instrument; noise that multiplies, and noise that sensors share.
 
 What the state says is linked to what is expected: with `link="log"` the state is the logarithm of
 the rate, with `link="logit"` the log-odds of the share, so that any state will do; with
@@ -8,6 +9,7 @@ the rate, with `link="logit"` the log-odds of the share, so that any state will 
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -20,11 +22,22 @@ from riesz.observe.distributions import (
     LOGIT,
     AbstractObservationDistribution,
     BinomialDistribution,
+    LogNormalDistribution,
     NegativeBinomialDistribution,
+    NormalDistribution,
     PoissonDistribution,
     inverse_link,
 )
-from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, scale_text
+from riesz.observe.factors import AbstractFactor, Triangular
+from riesz.observe.likelihood import (
+    AbstractLikelihood,
+    AbstractSharedNoise,
+    Scale,
+    as_scale,
+    scale_at,
+    scale_text,
+)
+from riesz.priors.kernels import AbstractKernel, Matern12
 
 WHOLE = 1e-6
 """Counts may be off a whole number by this, as shares times trials are."""
@@ -190,3 +203,154 @@ class Binomial(AbstractLikelihood):
     def describe(self) -> str:
         share = LINKED[self.link].format("share")
         return f"binomial shares, {scale_text(self.trials, 'trials')}, {share}"
+
+
+JITTER = 1e-10
+"""Added to correlations of one, so that factors of matrices between near sensors exist."""
+
+
+class LogNormal(AbstractLikelihood):
+    """Positive values whose errors are shares of them: normal logarithms with standard deviation
+    `sd`, about that of the state, which is their median; with `link="log"` about the state."""
+
+    sd: Scale = eqx.field(converter=as_scale)
+    link: str = eqx.field(static=True, default=IDENTITY)
+
+    def __check_init__(self):
+        check_link(self.link, (IDENTITY, LOG), "LogNormal")
+
+    def scales(self) -> dict[str, Scale]:
+        return {"sd": self.sd}
+
+    def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
+        logs = predicted if self.link == LOG else jnp.log(predicted)
+        sd = scale_at(self.sd, z).astype(predicted.dtype)
+        return dist.LogNormal(logs, jnp.broadcast_to(sd, predicted.shape))
+
+    @property
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return LogNormalDistribution(self.link)
+
+    def location(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        """The median, which the state is."""
+        return inverse_link(self.link, predicted)
+
+    def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
+        bad = values <= 0
+        if bad.any():
+            first = int(np.argmax(bad))
+            raise RieszError(
+                f"{bad.sum()} of {len(values)} observed values are not positive, first "
+                f"{values[first]:.6g} of observation {first}: log-normal values are."
+            )
+
+    def describe(self) -> str:
+        median = LINKED[self.link].format("median")
+        return f"log-normal, {scale_text(self.sd)} of the logarithm, {median}"
+
+
+class CorrelatedNormal(AbstractSharedNoise):
+    """Normal noise that sensors share, as that of one survey, one instrument or one year.
+
+    Either of a known `covariance` matrix; or of standard deviation `sd`, with a correlation that
+    falls with the distance between `points` by a kernel's profile of that `length`, a number or the
+    name of an unknown.
+    """
+
+    sd: Scale
+    length: Scale | None
+    correlation: Float[Array, "sensor sensor"] | None
+    squared: Float[Array, "sensor sensor"] | None  # distances
+    kernel: type[AbstractKernel] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        sd: Any = None,
+        *,
+        covariance: Any = None,
+        points: Any = None,
+        length: Any = None,
+        kernel: type[AbstractKernel] = Matern12,
+    ):
+        self.kernel, by_distance = kernel, points is not None or length is not None
+        if (covariance is None) != by_distance or (covariance is None) != (sd is not None):
+            raise RieszError(
+                "correlated noise is given by covariance=..., or by sd, points=... and length=..."
+            )
+        if covariance is not None:
+            variances, self.correlation = split_covariance(covariance)
+            self.sd, self.length, self.squared = jnp.sqrt(variances), None, None
+            return
+        if points is None or length is None:
+            raise RieszError("correlated noise by distance needs both points=... and length=...")
+        self.sd, self.length = as_scale(sd), as_scale(length, "noise length")
+        self.correlation, self.squared = None, jnp.asarray(squared_distances(points))
+
+    def __check_init__(self):
+        if isinstance(self.length, jax.Array):
+            raise RieszError("the noise length is one number for all observations.")
+
+    def scales(self) -> dict[str, Scale]:
+        return {"sd": self.sd} | ({} if self.length is None else {"length": self.length})
+
+    @property
+    def num_sensors(self) -> int:
+        known = self.squared if self.correlation is None else self.correlation
+        assert known is not None
+        return len(known)
+
+    def correlations(self, z: PyTree) -> Float[Array, "sensor sensor"]:
+        if self.correlation is not None:
+            return self.correlation
+        assert self.squared is not None
+        assert self.length is not None
+        scaled = self.squared / scale_at(self.length, z) ** 2
+        return self.kernel(1.0).profile(scaled, jnp) + JITTER * jnp.eye(self.num_sensors)
+
+    def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
+        root = jnp.linalg.cholesky(self.correlations(z).astype(predicted.dtype))
+        return Triangular(self.noise_sd(predicted, z)[:, None] * root)
+
+    @property
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return NormalDistribution()
+
+    def describe(self) -> str:
+        if self.length is None:
+            return f"normal, correlated by a known matrix, {scale_text(self.sd)}"
+        return (
+            f"normal, {scale_text(self.sd)}, correlated over distance by {self.kernel.__name__}, "
+            f"{scale_text(self.length, 'length')}"
+        )
+
+
+def split_covariance(
+    covariance: Any,
+) -> tuple[Float[Array, " sensor"], Float[Array, "sensor sensor"]]:
+    matrix = np.asarray(covariance, float)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise RieszError(f"the noise covariance has shape {matrix.shape}: give a square matrix.")
+    if not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T, rtol=1e-8, atol=0):
+        raise RieszError("the noise covariance is not finite and symmetric.")
+    lowest = float(np.linalg.eigvalsh(matrix).min())
+    if not lowest > 0:
+        raise RieszError(
+            f"the noise covariance has the eigenvalue {lowest:.3g}: all must be positive."
+        )
+    variances = np.diag(matrix)
+    sds = np.sqrt(variances)
+    return jnp.asarray(variances), jnp.asarray(matrix / np.outer(sds, sds))
+
+
+def squared_distances(points: Any) -> Float[np.ndarray, "sensor sensor"]:
+    places = np.asarray(points, float)
+    places = places[:, None] if places.ndim == 1 else places
+    squared = np.sum((places[:, None] - places[None]) ** 2, axis=2)
+    same = np.argwhere(np.triu(squared == 0, k=1))
+    if len(same):
+        one, other = same[0]
+        raise RieszError(
+            f"observations {one} and {other} are at one place, where correlated noise is the same "
+            "for both: keep one of them, or their mean."
+        )
+    return squared
