@@ -23,19 +23,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from pydantic import BeforeValidator, Field
 
+from riesz.amortise import simulate
 from riesz.amortise.amortised import Amortised, encode
 from riesz.amortise.encoder import Encoded, Encoder, ResidualNetwork, encoder
-from riesz.amortise.simulate import (
-    Coordinates,
-    Observed,
-    PriorSurrogate,
-    SensorData,
-    Simulator,
-    Variety,
-    check_simulable,
-    independent_noise_sd,
-    surrogate_over_prior,
-)
 from riesz.density.engine import AbstractEngine
 from riesz.density.reduced_basis import check_reducible, reduce_over_prior
 from riesz.density.surrogate.start import check_nested, training_cost
@@ -70,7 +60,7 @@ class EncoderPace(NamedTuple):
     num_data: int
     num_proposals: int
     learning_rate: float
-    variety: Variety
+    variety: simulate.Variety
 
 
 class EncoderState(eqx.Module):
@@ -83,7 +73,7 @@ class EncoderState(eqx.Module):
 class EncoderData(eqx.Module):
     """What a step reads."""
 
-    simulator: Simulator
+    simulator: simulate.Simulator
     encoder: Encoder  # with a network that is not read
 
 
@@ -124,10 +114,10 @@ class EncoderStep(eqx.Module):
 
 
 def candidates(
-    simulator: Simulator,
+    simulator: simulate.Simulator,
     q: Encoded,
-    observed: Observed | SensorData,
-    truth: Coordinates,
+    observed: simulate.Observed | simulate.SensorData,
+    truth: simulate.Coordinates,
     key: PRNGKeyArray,
     num_proposals: int,
 ) -> tuple[Float[Array, "candidate coordinate"], Float[Array, " candidate"]]:
@@ -159,7 +149,7 @@ def optimiser(pace: EncoderPace) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(schedule))
 
 
-class Amortise(PriorSurrogate, AbstractEngine):
+class Amortise(simulate.PriorSurrogate, AbstractEngine):
     """One training for all data sets that the problem's sensors may see.
 
     `train` gives what answers any data set at once; as an engine it answers the problem's own.
@@ -188,8 +178,8 @@ class Amortise(PriorSurrogate, AbstractEngine):
     noise_factor: Factor = 1.0
 
     @property
-    def variety(self) -> Variety:
-        return Variety(self.missing, self.noise_factor)
+    def variety(self) -> simulate.Variety:
+        return simulate.Variety(self.missing, self.noise_factor)
 
     def settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in type(self).model_fields}
@@ -204,9 +194,9 @@ class Amortise(PriorSurrogate, AbstractEngine):
                 check_reducible(problem)
         else:
             check_nested(problem, self.name, self.gram)
-        check_simulable(problem)
+        simulate.check_simulable(problem)
         if self.noise_factor > 1:
-            independent_noise_sd(problem, problem.forward.dtype)
+            simulate.independent_noise_sd(problem, problem.forward.dtype)
         if self.missing and not problem.likelihood.is_independent:
             raise RieszError(
                 "missing values are for independent noise, and noise is "
@@ -235,10 +225,10 @@ class Amortise(PriorSurrogate, AbstractEngine):
         network_key, surrogate_key, encoder_key = jr.split(jr.key(seed), 3)
         with full_precision():
             if self.model == "reduced":
-                simulator = Simulator(problem, reduce_over_prior(problem, seed))
+                simulator = simulate.Simulator(problem, reduce_over_prior(problem, seed))
             else:
-                own = surrogate_over_prior(problem, self, network_key, surrogate_key)
-                simulator = Simulator(problem, own)
+                own = simulate.surrogate_over_prior(problem, self, network_key, surrogate_key)
+                simulator = simulate.Simulator(problem, own)
             work = Work(seed, progress, checkpoint)
             result, usual_fit, losses = train_encoder(simulator, self, encoder_key, work)
         history = {name: jnp.asarray(curve) for name, curve in losses.items()}
@@ -246,7 +236,7 @@ class Amortise(PriorSurrogate, AbstractEngine):
 
 
 def train_encoder(
-    simulator: Simulator, engine: Amortise, key: PRNGKeyArray, work: Work
+    simulator: simulate.Simulator, engine: Amortise, key: PRNGKeyArray, work: Work
 ) -> tuple[Encoder, Float[Array, ""], History]:
     """An encoder for simulated data sets, and the log-likelihood that they rarely fall below."""
     example_key, start_key, train_key = jr.split(key, 3)
@@ -258,7 +248,9 @@ def train_encoder(
         start_key,
         width=engine.encoder_width,
         num_layers=engine.encoder_layers,
-        noise_sd=independent_noise_sd(simulator.problem, examples.values.dtype) if varies else None,
+        noise_sd=simulate.independent_noise_sd(simulator.problem, examples.values.dtype)
+        if varies
+        else None,
         reads_gaps=engine.missing > 0,
     )
     sizes = engine.steps, engine.num_data, engine.num_proposals
@@ -284,6 +276,6 @@ def train_encoder(
 
 @eqx.filter_jit
 def simulate_data_sets(
-    simulator: Simulator, key: PRNGKeyArray, num_data: int, variety: Variety
-) -> SensorData:
+    simulator: simulate.Simulator, key: PRNGKeyArray, num_data: int, variety: simulate.Variety
+) -> simulate.SensorData:
     return simulator.readings(key, num_data, variety)[1]

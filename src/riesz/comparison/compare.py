@@ -10,14 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from riesz.comparison import leave_out
 from riesz.comparison.blocks import Block, spatial_blocks
-from riesz.comparison.leave_out import (
-    LeaveOut,
-    elpd_by,
-    elpd_by_model,
-    elpd_by_problem,
-    model_of_data,
-)
 from riesz.comparison.results import KRIGING, PLANE, Comparison, Difference, Model, pair_difference
 from riesz.comparison.rivals import rival_models
 from riesz.density.engine import AbstractEngine
@@ -72,7 +66,7 @@ def compare(
         Model(
             name,
             one.engine or "posterior",
-            *elpd_by(one, how, (engines or {}).get(name)),
+            *leave_out.elpd_by(one, how, (engines or {}).get(name)),
             log_evidence=one.log_evidence,
         )
         for name, one in named.items()
@@ -88,7 +82,7 @@ def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison 
     if no_rivals([problem]) is not None:
         return None
     how = leave_out_of(problem, None, None, seed)
-    pair = elpd_by_problem(problem, how)
+    pair = leave_out.elpd_by_problem(problem, how)
     if pair is None:
         return None
     model = Model("equation", engine_label("laplace", MARGINAL), *pair)
@@ -101,7 +95,7 @@ def gain_by(problem: InverseProblem, name: str, *, seed: int = 0) -> Difference 
     At the most probable scales of both. None where there is no closed form, or no such unknown.
     """
     parts, count = linear_parts(problem), len(problem.observed)
-    model, mode = model_of_data(problem), rough_mode(problem)
+    model, mode = leave_out.model_of_data(problem), rough_mode(problem)
     if name not in parts.names or model is None or mode is None:
         return None
     others = tuple(one for one in model.components if one.name != name)
@@ -117,7 +111,7 @@ def gain_by(problem: InverseProblem, name: str, *, seed: int = 0) -> Difference 
 def beside_rivals(
     ours: Sequence[Model],
     problems: Sequence[InverseProblem],
-    how: LeaveOut,
+    how: leave_out.LeaveOut,
     back: Callable[[Any], Any] | None = None,
     unit: str = "",
 ) -> Comparison:
@@ -136,7 +130,7 @@ def beside_rivals(
         for name, rival in rival_models(points, how.observed, times=times, design=design).items():
             called = name if design is None else f"{name} with covariates"
             called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
-            result.append(Model(called, "", *elpd_by_model(rival, how), knows=knows))
+            result.append(Model(called, "", *leave_out.elpd_by_model(rival, how), knows=knows))
     if back is not None:
         result = [one.in_unit(back) for one in result]
     return Comparison(tuple(result), how.block, how.seed, lacking, unit)
@@ -147,9 +141,9 @@ def leave_out_of(
     blocks: int | Sequence[int] | Block | None,
     refit: bool | None,
     seed: int,
-) -> LeaveOut:
+) -> leave_out.LeaveOut:
     observed = np.asarray(problem.observed, float)
-    return LeaveOut(observed, blocks_of(problem, blocks, seed), refit, seed)
+    return leave_out.LeaveOut(observed, blocks_of(problem, blocks, seed), refit, seed)
 
 
 def blocks_of(

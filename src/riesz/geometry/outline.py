@@ -10,17 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.errors import MeshError
-from riesz.geometry.crossings import (
-    TOUCHING,
-    cross_product,
-    distance_to_edges,
-    inside,
-    offset_from_edge,
-    proper_crossings,
-    ring_area,
-    ring_edges,
-    touches,
-)
+from riesz.geometry import crossings
 from riesz.geometry.lines import as_points, polygons_in
 
 Ring = Float[np.ndarray, "_ 2"]
@@ -58,7 +48,7 @@ class Outline(eqx.Module):
 
     @property
     def area(self) -> float:
-        return sum(ring_area(ring) for ring in self.rings)
+        return sum(crossings.ring_area(ring) for ring in self.rings)
 
     @property
     def extent(self) -> float:
@@ -109,7 +99,7 @@ def distinct_vertices(ring: Float[np.ndarray, "given 2"]) -> Float[np.ndarray, "
 
 
 def orient(ring: Float[np.ndarray, "vertex 2"], sign: int) -> Float[np.ndarray, "vertex 2"]:
-    return ring[::-1].copy() if len(ring) and ring_area(ring) * sign < 0 else ring
+    return ring[::-1].copy() if len(ring) and crossings.ring_area(ring) * sign < 0 else ring
 
 
 def outline_edges(
@@ -122,20 +112,20 @@ def outline_edges(
 
 def contains(outline: Outline, points: Float[np.ndarray, "n 2"]) -> Bool[np.ndarray, " n"]:
     """Whether each point lies inside the domain; points on its boundary may be either."""
-    return inside(points, *outline_edges(outline))
+    return crossings.inside(points, *outline_edges(outline))
 
 
 def distance_to_outline(
     outline: Outline, points: Float[np.ndarray, "n 2"]
 ) -> Float[np.ndarray, " n"]:
     """Distance from each point to the nearest edge of the outline, inside or outside."""
-    return distance_to_edges(points, *outline_edges(outline))
+    return crossings.distance_to_edges(points, *outline_edges(outline))
 
 
 def check_points_inside(outline: Outline, points: Float[np.ndarray, "n 2"], name: str) -> None:
     """Raise where a point lies outside; on the outline itself, up to rounding, it is inside."""
     (outside,) = np.nonzero(~contains(outline, points))
-    off = distance_to_outline(outline, points[outside]) > TOUCHING * outline.extent
+    off = distance_to_outline(outline, points[outside]) > crossings.TOUCHING * outline.extent
     outside = outside[off]
     if outside.size:
         raise MeshError(
@@ -146,7 +136,7 @@ def check_points_inside(outline: Outline, points: Float[np.ndarray, "n 2"], name
 
 
 def tolerance_of(ring: Float[np.ndarray, "vertex 2"]) -> float:
-    return TOUCHING * float(np.ptp(ring, axis=0).max())
+    return crossings.TOUCHING * float(np.ptp(ring, axis=0).max())
 
 
 def check_ring(ring: Ring, sign: int, name: str) -> None:
@@ -155,7 +145,7 @@ def check_ring(ring: Ring, sign: int, name: str) -> None:
         raise MeshError(f"the {name} has {count} distinct vertices: a polygon needs at least 3.")
     # Not the area: a ring in the shape of an eight has none either, but crosses itself.
     length, width = np.linalg.svd(ring - ring.mean(axis=0), compute_uv=False)
-    if width <= TOUCHING * length:
+    if width <= crossings.TOUCHING * length:
         raise MeshError(
             f"the {name} has zero area: its {count} vertices lie on one line; give vertices around "
             "the domain in order."
@@ -167,13 +157,13 @@ def check_ring(ring: Ring, sign: int, name: str) -> None:
             "it touches or crosses itself; split it into separate rings there."
         )
     check_ring_is_simple(ring, name)
-    if ring_area(ring) * sign < 0:
+    if crossings.ring_area(ring) * sign < 0:
         raise MeshError(f"the {name} runs the wrong way round: build outlines by outline_from.")
 
 
 def check_ring_is_simple(ring: Ring, name: str) -> None:
-    edges = ring_edges(len(ring))
-    pairs, places = proper_crossings(ring, edges, tolerance_of(ring))
+    edges = crossings.ring_edges(len(ring))
+    pairs, places = crossings.proper_crossings(ring, edges, tolerance_of(ring))
     if len(pairs):
         (first, second), place = pairs[0], places[0]
         raise MeshError(
@@ -181,7 +171,7 @@ def check_ring_is_simple(ring: Ring, name: str) -> None:
             f"edge {second} ({span(ring, second)}) cross at [{place[0]:.6g}, {place[1]:.6g}]; "
             "order the vertices around the domain, or mend the outline there."
         )
-    grazing = touches(ring, edges, tolerance_of(ring))
+    grazing = crossings.touches(ring, edges, tolerance_of(ring))
     if len(grazing):
         vertex, edge = grazing[0]
         raise MeshError(
@@ -201,8 +191,8 @@ def check_rings_do_not_cross(named: list[tuple[str, Ring]]) -> None:
     owner = np.repeat(np.arange(len(named)), counts)
     first = list(accumulate([0, *counts[:-1]]))
     vertices = np.concatenate([ring for _, ring in named])
-    edges = np.concatenate([ring_edges(n, f) for n, f in zip(counts, first, strict=True)])
-    pairs, places = proper_crossings(vertices, edges, tolerance_of(vertices))
+    edges = np.concatenate([crossings.ring_edges(n, f) for n, f in zip(counts, first, strict=True)])
+    pairs, places = crossings.proper_crossings(vertices, edges, tolerance_of(vertices))
     if len(pairs):
         (one, two), place = pairs[0], places[0]
         i, j = owner[one], owner[two]
@@ -241,9 +231,9 @@ def within(ring: Ring, other: Ring) -> bool:
     ends = np.roll(other, -1, axis=0)
     # Where the rings touch, a point says nothing: ask the one furthest from the other ring.
     places = np.concatenate([ring, (ring + np.roll(ring, -1, axis=0)) / 2])
-    distance = distance_to_edges(places, other, ends)
+    distance = crossings.distance_to_edges(places, other, ends)
     probe = places[[distance.argmax()]]
-    return bool(distance.max() <= tolerance_of(other) or inside(probe, other, ends)[0])
+    return bool(distance.max() <= tolerance_of(other) or crossings.inside(probe, other, ends)[0])
 
 
 def simplify_outline(
@@ -291,7 +281,7 @@ def vertices_to_keep(
 
     def entry(vertex):
         u, v, w = ring[before[vertex]], ring[vertex], ring[after[vertex]]
-        return (abs(float(cross_product(v - u, w - u))), int(vertex))
+        return (abs(float(crossings.cross_product(v - u, w - u))), int(vertex))
 
     queue = [entry(vertex) for vertex in np.flatnonzero(~fixed)]
     heapq.heapify(queue)
@@ -313,7 +303,7 @@ def removable(ring, corner, is_kept, others, tolerance) -> bool:
     left, vertex, right = corner
     start, end = ring[left], ring[right]
     skipped = ring[(left + 1 + np.arange((right - left - 1) % len(ring))) % len(ring)]
-    if (offset_from_edge(skipped - start, end - start) > tolerance).any():
+    if (crossings.offset_from_edge(skipped - start, end - start) > tolerance).any():
         return False
     standing = is_kept.copy()
     standing[[left, vertex, right]] = False
@@ -323,5 +313,7 @@ def removable(ring, corner, is_kept, others, tolerance) -> bool:
 
 def in_triangle(points, a, b, c) -> Bool[np.ndarray, " point"]:
     """Whether each point lies in the closed triangle, of either orientation."""
-    sides = np.stack([cross_product(v - u, points - u) for u, v in ((a, b), (b, c), (c, a))])
+    sides = np.stack(
+        [crossings.cross_product(v - u, points - u) for u, v in ((a, b), (b, c), (c, a))]
+    )
     return np.all(sides >= 0, axis=0) | np.all(sides <= 0, axis=0)

@@ -5,15 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from riesz.amortise import amortised
 from riesz.amortise.accuracy import check_accuracy, select_rows
-from riesz.amortise.amortised import (
-    DataSetFits,
-    Model,
-    SingleFit,
-    WithRefits,
-    num_stored_draws,
-    refit_doubtful,
-)
 from riesz.amortise.importance import NUM_DRAWS, NUM_EXACT, ExactSolves, batch_problem
 from riesz.amortise.simulate import Simulator, as_readings
 from riesz.density.engine import AbstractEngine
@@ -35,13 +28,13 @@ def fit_data_sets(
     *,
     noise_sd: Any = None,
     seed: int = 0,
-    model: Model | None = None,
+    model: amortised.Model | None = None,
     hand_over: AbstractMethod | AbstractEngine | str | None = None,
     num_draws: int = NUM_DRAWS,
     num_exact: int = NUM_EXACT,
     devices: Wanted | None = "all",
     progress: bool = False,
-) -> DataSetFits:
+) -> amortised.DataSetFits:
     """The posteriors of data sets from the problem's sensors, a row of values each.
 
     NaN is a value that is missing; `noise_sd` gives other noise, for all, for each sensor, for
@@ -59,7 +52,7 @@ def fit_data_sets(
     width, asked = batch_problem(Simulator(problem, model), seed, num_draws)
     count, size = len(readings.values), problem.num_coordinates
     exact = ExactSolves(problem, own, num_exact)
-    num_kept = num_stored_draws(readings, size)
+    num_kept = amortised.num_stored_draws(readings, size)
     block = int(np.clip(LARGEST_BLOCK // (num_draws * size), 1, MOST_IN_BLOCK))
     parts = []
     with progress_bar(progress) as shown:
@@ -79,14 +72,14 @@ def fit_data_sets(
             shown.update(task, advance=len(some))
     result = jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
-    def alone(one: InverseProblem) -> SingleFit:
+    def alone(one: InverseProblem) -> amortised.SingleFit:
         posterior = fit(one, "auto" if hand_over is None else hand_over, seed=seed, progress=False)
-        return SingleFit(posterior, find_inadequacy(posterior, seed) is None)
+        return amortised.SingleFit(posterior, find_inadequacy(posterior, seed) is None)
 
-    last = WithRefits(result, {})
+    last = amortised.WithRefits(result, {})
     if hand_over is not None:
-        last = refit_doubtful(problem, readings, result, alone)
-    return DataSetFits(problem, model, readings, *last, seed)
+        last = amortised.refit_doubtful(problem, readings, result, alone)
+    return amortised.DataSetFits(problem, model, readings, *last, seed)
 
 
 def check_askable(problem: InverseProblem, num_draws: int, num_exact: int) -> None:

@@ -25,15 +25,7 @@ from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.quality import barycentric_gradients
 from riesz.mesh.tags import facets_of_tag
-from riesz.observe.given import (
-    Points,
-    as_areas,
-    as_lines,
-    as_names,
-    as_point_rows,
-    as_vectors,
-    unit_vectors,
-)
+from riesz.observe import given
 from riesz.observe.sensors import (
     AbstractSensors,
     CoefficientValues,
@@ -51,7 +43,7 @@ class Placed(NamedTuple):
     """Sensors on a mesh, and where each is, for maps: the middle of what it sees."""
 
     sensors: AbstractSensors
-    centres: Points
+    centres: given.Points
 
 
 class AbstractObservable(eqx.Module):
@@ -75,14 +67,14 @@ class AbstractObservable(eqx.Module):
 class AbstractAtPoints(AbstractObservable):
     """One sensor a point."""
 
-    points: eqx.AbstractVar[Points]
+    points: eqx.AbstractVar[given.Points]
 
     @property
     def num_sensors(self) -> int:
         return len(self.points)
 
 
-def check_dimensions(points: Points, space: Space) -> None:
+def check_dimensions(points: given.Points, space: Space) -> None:
     if points.shape[1] != space.mesh.dim:
         raise RieszError(
             f"the observations have {points.shape[1]} coordinates, but the mesh has "
@@ -90,7 +82,9 @@ def check_dimensions(points: Points, space: Space) -> None:
         )
 
 
-def rows_at(forward: BoundaryValueProblem, points: Points, tolerance: float | None) -> Operator:
+def rows_at(
+    forward: BoundaryValueProblem, points: given.Points, tolerance: float | None
+) -> Operator:
     """The state at points, which must lie in the domain."""
     check_dimensions(points, forward.space)
     try:
@@ -100,7 +94,7 @@ def rows_at(forward: BoundaryValueProblem, points: Points, tolerance: float | No
 
 
 def sensor_points(
-    forward: BoundaryValueProblem, points: Points, tolerance: float | None
+    forward: BoundaryValueProblem, points: given.Points, tolerance: float | None
 ) -> EvaluationPoints:
     check_dimensions(points, forward.space)
     try:
@@ -112,7 +106,7 @@ def sensor_points(
 class AtPoints(AbstractAtPoints):
     """The state at points, one row of coordinates each."""
 
-    points: Points = eqx.field(converter=as_point_rows)
+    points: given.Points = eqx.field(converter=given.as_point_rows)
 
     def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
@@ -125,7 +119,7 @@ class AtPoints(AbstractAtPoints):
 
 def averaging_rows(
     forward: BoundaryValueProblem, points: Sequence[WeightedPoints]
-) -> tuple[LinearSensors, Points]:
+) -> tuple[LinearSensors, given.Points]:
     """Averages by points and weights, one a row, and their middles."""
     space, rows = forward.space, []
     for one in points:
@@ -151,7 +145,7 @@ class AverageOver(AbstractObservable):
     interval, two numbers. On an axisymmetric space it is the average over what the area sweeps.
     """
 
-    areas: tuple[Any, ...] = eqx.field(converter=as_areas)
+    areas: tuple[Any, ...] = eqx.field(converter=given.as_areas)
 
     @property
     def num_sensors(self) -> int:
@@ -173,7 +167,7 @@ class AverageOver(AbstractObservable):
 class AverageAlong(AbstractObservable):
     """The average of the state along lines, each an array of its points: a screen, a transect."""
 
-    lines: tuple[Any, ...] = eqx.field(converter=as_lines)
+    lines: tuple[Any, ...] = eqx.field(converter=given.as_lines)
 
     @property
     def num_sensors(self) -> int:
@@ -196,15 +190,15 @@ class GradientAt(AbstractAtPoints):
     (the second with quadratic elements).
     """
 
-    points: Points = eqx.field(converter=as_point_rows)
-    directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
+    points: given.Points = eqx.field(converter=given.as_point_rows)
+    directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=given.as_vectors)
 
     def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         rows_at(forward, self.points, tolerance)  # raises where they are outside
         space = forward.space
-        along = unit_vectors(self.directions, len(self.points), space.mesh.dim)
+        along = given.unit_vectors(self.directions, len(self.points), space.mesh.dim)
         where = locate(space.mesh, self.points, tolerance=tolerance)
         cell = where.cell
         along_edges = np.einsum("pcd,pd->pc", barycentric_gradients(space.mesh)[cell], along)
@@ -223,8 +217,8 @@ class GradientAt(AbstractAtPoints):
 class DifferenceBetween(AbstractAtPoints):
     """The state at points less that at others, as a differential gauge reads it."""
 
-    points: Points = eqx.field(converter=as_point_rows)
-    others: Points = eqx.field(converter=as_point_rows)
+    points: given.Points = eqx.field(converter=given.as_point_rows)
+    others: given.Points = eqx.field(converter=given.as_point_rows)
 
     def __check_init__(self):
         if self.points.shape != self.others.shape:
@@ -247,14 +241,14 @@ class DifferenceBetween(AbstractAtPoints):
 class FluxAlong(AbstractAtPoints):
     r"""The flux at points along directions, such as Darcy's $-a\nabla u\cdot d$."""
 
-    points: Points = eqx.field(converter=as_point_rows)
-    directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
+    points: given.Points = eqx.field(converter=given.as_point_rows)
+    directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=given.as_vectors)
 
     def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         where = sensor_points(forward, self.points, tolerance)
-        along = unit_vectors(self.directions, len(self.points), forward.space.mesh.dim)
+        along = given.unit_vectors(self.directions, len(self.points), forward.space.mesh.dim)
         return Placed(FluxComponents(where, jnp.asarray(along, forward.dtype)), self.points)
 
     def describe(self) -> str:
@@ -287,7 +281,7 @@ class FluxThrough(AbstractObservable):
     cells that the flux comes `out_of`.
     """
 
-    tags: tuple[str, ...] = eqx.field(static=True, converter=as_names)
+    tags: tuple[str, ...] = eqx.field(static=True, converter=given.as_names)
     out_of: str | None = eqx.field(static=True, default=None)
 
     @property
@@ -315,7 +309,7 @@ class CoefficientAt(AbstractObservable):
     """An unknown itself at points, such as a conductivity from a pumping test."""
 
     name: str = eqx.field(static=True)
-    points: Points = eqx.field(converter=as_point_rows)
+    points: given.Points = eqx.field(converter=given.as_point_rows)
 
     @property
     def num_sensors(self) -> int:

@@ -24,16 +24,8 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import Hierarchy
 from riesz.mesh.tags import facets_of_tag
+from riesz.penalty import norm
 from riesz.penalty.gram import Gram, cell_diffusivity, check_energy
-from riesz.penalty.norm import (
-    CellGeometry,
-    PatchNorm,
-    Restriction,
-    RestrictionStep,
-    free_nodes,
-    patch_geometry,
-    patches_on,
-)
 from riesz.penalty.patch import Widths
 
 LEVEL_STEP = 2
@@ -51,7 +43,7 @@ def schwarz_norm(
     gram: Gram | None = None,
     one_level: bool = False,
     room: Widths | None = None,
-) -> PatchNorm:
+) -> norm.PatchNorm:
     """The norm for residuals of a problem on P1 elements.
 
     `hierarchy` is the one whose finest mesh the problem lives on; without it there is one level
@@ -71,8 +63,8 @@ def schwarz_norm(
     beside = tuple(np.asarray(group.domain.corners).T for group in problem.facets)
     diffusivity = cell_diffusivity(gram, mesh)
     cells = problem.cells.domain
-    geometry = CellGeometry(cells.inverse_jacobian, cells.measure)
-    fine = patches_on(
+    geometry = norm.CellGeometry(cells.inverse_jacobian, cells.measure)
+    fine = norm.patches_on(
         (mesh,), tags, beside, patch_nodes, geometry, diffusivity, gram.reaction, room
     )
     indices = () if hierarchy is None else coarse_indices(hierarchy, tags, coarse_nodes)
@@ -86,22 +78,22 @@ def schwarz_norm(
                 "schwarz_norm(..., one_level=True).",
                 stacklevel=2,
             )
-        return PatchNorm(fine)
+        return norm.PatchNorm(fine)
     meshes = tuple(hierarchy.meshes[index] for index in indices)
     on = tuple(str(group.terms[0].on) for group in problem.facets)
     beside = tuple(facet_cells(meshes, tag) for tag in on)
     # As wide as the fine table: small coarse levels would else be cheaper than large ones.
-    coarse = patches_on(
+    coarse = norm.patches_on(
         meshes,
         tags,
         beside,
         coarse_nodes,
-        patch_geometry(meshes, problem.dtype),
+        norm.patch_geometry(meshes, problem.dtype),
         coarse_means(diffusivity, meshes),
         gram.reaction,
         fine.table.widths if coarse_nodes == patch_nodes else None,
     )
-    return PatchNorm(
+    return norm.PatchNorm(
         fine=fine, coarse=coarse, restriction=restriction(hierarchy, indices, problem.dtype)
     )
 
@@ -161,7 +153,7 @@ def coarse_indices(
     """
     chosen = []
     last = len(hierarchy.meshes) - 1
-    num_free = [len(free_nodes(mesh, tags)) for mesh in hierarchy.meshes]
+    num_free = [len(norm.free_nodes(mesh, tags)) for mesh in hierarchy.meshes]
     coarsest = next(index for index, count in enumerate(num_free) if count)
     for index in range(last - 1, coarsest - 1, -1):
         is_last = index == coarsest or num_free[index] <= patch_nodes
@@ -172,14 +164,16 @@ def coarse_indices(
     return tuple(chosen)
 
 
-def restriction(hierarchy: Hierarchy, indices: tuple[int, ...], dtype: np.dtype) -> Restriction:
+def restriction(
+    hierarchy: Hierarchy, indices: tuple[int, ...], dtype: np.dtype
+) -> norm.Restriction:
     """The transposed prolongations, from mesh to mesh down to the coarsest of the chosen ones."""
     steps = []
     for index in range(len(hierarchy.meshes) - 2, min(indices) - 1, -1):
         prolongation = sp.coo_array(hierarchy.prolongations[index])
         fine, coarse = prolongation.coords
         steps.append(
-            RestrictionStep(
+            norm.RestrictionStep(
                 coarse=jnp.asarray(coarse, dtype=jnp.int32),
                 fine=jnp.asarray(fine, dtype=jnp.int32),
                 weights=jnp.asarray(prolongation.data, dtype=dtype),
@@ -187,4 +181,4 @@ def restriction(hierarchy: Hierarchy, indices: tuple[int, ...], dtype: np.dtype)
                 is_level=index in indices,
             )
         )
-    return Restriction(tuple(steps))
+    return norm.Restriction(tuple(steps))

@@ -13,6 +13,7 @@ from riesz.mesh.location import locate
 from riesz.observe.effects import design_elsewhere
 from riesz.observe.grouped import GroupedNormal
 from riesz.posterior.posterior import Posterior, check_levels
+from riesz.prediction import statistics
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.in_time import TransientDraw, point_rows, reading
 from riesz.prediction.new_points import NewPoints, new_points
@@ -24,14 +25,6 @@ from riesz.prediction.sampling import (
     draw_chunks,
     locate_places,
     measure_at_sensors,
-)
-from riesz.prediction.statistics import (
-    LEVELS,
-    NUM_DRAWS,
-    Prediction,
-    check_thresholds,
-    collect,
-    over_places,
 )
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import MEASUREMENT, STATE
@@ -47,12 +40,12 @@ def predict(
     design: ArrayLike | None = None,
     experiment: int | None = None,
     tolerance: float | None = None,
-    num_draws: int = NUM_DRAWS,
+    num_draws: int = statistics.NUM_DRAWS,
     seed: int = 0,
-    quantiles: Sequence[float] = LEVELS,
+    quantiles: Sequence[float] = statistics.LEVELS,
     exceed: Sequence[float] = (),
     keep_draws: bool = False,
-) -> Prediction:
+) -> statistics.Prediction:
     """Statistics of a quantity: "u", an unknown's name, "flux" or a function (problem, state, z);
     or of a new "measurement", noise included.
 
@@ -74,7 +67,7 @@ def predict(
     on a grid.
     """
     check_levels(quantiles)
-    check_thresholds(exceed)
+    statistics.check_thresholds(exceed)
     check_quantity_asked(posterior, quantity, times, under, design)
     likelihood, is_measured = posterior.problem.likelihood, quantity == MEASUREMENT
     where = {"times": times, "under": under, "tolerance": tolerance}
@@ -84,11 +77,11 @@ def predict(
     if at_sensors and isinstance(likelihood.noise, GroupedNormal):
         draws = posterior_draws(posterior, **drawn, for_summary=True)
         values = draws.observed.measured.values()
-        return collect([values], draws.num_draws, quantiles, exceed, **keep)
+        return statistics.collect([values], draws.num_draws, quantiles, exceed, **keep)
     if is_measured and not at_sensors and likelihood.noise.observation_distribution is not None:
         there = new_places(posterior, at, design, **where, **drawn)
         sizes = (len(there.points), there.draws.num_draws)
-        result = over_places(there.new_measurements, *sizes, quantiles, exceed, **keep)
+        result = statistics.over_places(there.new_measurements, *sizes, quantiles, exceed, **keep)
     else:
         if at_sensors:
             sampler = measure_at_sensors
@@ -98,7 +91,7 @@ def predict(
         else:
             sampler = sampler_of(posterior, quantity, at, experiment, **where)
         chunks = draw_chunks(posterior, sampler, **drawn)
-        result = collect(chunks, num_draws, quantiles, exceed, **keep)
+        result = statistics.collect(chunks, num_draws, quantiles, exceed, **keep)
     fill = at.fill if isinstance(at, Grid) else np.asarray
     if times is not None:
         return result.reshape(lambda own: np.stack([*map(fill, own.reshape(np.size(times), -1))]))

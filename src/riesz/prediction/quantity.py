@@ -11,14 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.evaluate import (
-    AtPoints,
-    EvaluationPoints,
-    centroids,
-    coefficients_at,
-    fluxes_at,
-    states_at,
-)
+from riesz.fem import evaluate
 from riesz.fem.fluxes import budget, flux_through
 from riesz.posterior.posterior import check_unknown
 from riesz.problem.problem import InverseProblem, NodeValues
@@ -36,21 +29,21 @@ def node_values(problem: InverseProblem, state: Float[Array, " dof"]) -> NodeVal
 class StateAt(eqx.Module):
     """The state of an experiment at points, or at all nodes."""
 
-    where: EvaluationPoints | None = None
+    where: evaluate.EvaluationPoints | None = None
     experiment: int = eqx.field(static=True, default=0)
 
-    def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> AtPoints:
+    def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> evaluate.AtPoints:
         own = problem.states(state)[self.experiment]
         if self.where is None:
             return node_values(problem, own)
-        return states_at(problem.forwards[self.experiment], self.where, own, z)
+        return evaluate.states_at(problem.forwards[self.experiment], self.where, own, z)
 
 
 class UnknownAt(eqx.Module):
     """An unknown at points; without points a field's nodal values, or the number itself."""
 
     name: str = eqx.field(static=True)
-    where: EvaluationPoints | None = None
+    where: evaluate.EvaluationPoints | None = None
 
     def __call__(
         self, problem: InverseProblem, state: NodeValues, z: PyTree
@@ -59,21 +52,21 @@ class UnknownAt(eqx.Module):
         if self.where is None:
             return latent.display_value(z[self.name])
         coefficient = latent.coefficient(self.name)
-        return coefficients_at(problem.forward, self.where, coefficient, state, z)
+        return evaluate.coefficients_at(problem.forward, self.where, coefficient, state, z)
 
 
 class FluxAt(eqx.Module):
     r"""The vector $-a\nabla u$ at points, or in the middle of every cell."""
 
-    where: EvaluationPoints | None = None
+    where: evaluate.EvaluationPoints | None = None
     experiment: int = eqx.field(static=True, default=0)
 
     def __call__(
         self, problem: InverseProblem, state: NodeValues, z: PyTree
     ) -> Float[Array, "point dim"]:
-        where = centroids(problem.forward) if self.where is None else self.where
+        where = evaluate.centroids(problem.forward) if self.where is None else self.where
         own = problem.states(state)[self.experiment]
-        return fluxes_at(problem.forwards[self.experiment], where, own, z)
+        return evaluate.fluxes_at(problem.forwards[self.experiment], where, own, z)
 
 
 def has_flux(problem: InverseProblem) -> bool:
@@ -127,7 +120,7 @@ class BudgetTerm(eqx.Module):
 def quantity_named(
     problem: InverseProblem,
     name: str,
-    where: EvaluationPoints | None,
+    where: evaluate.EvaluationPoints | None,
     experiment: int | None = None,
 ) -> Quantity:
     """The state "u", an unknown by its name, or the vector "flux"."""

@@ -15,21 +15,12 @@ import scipy.linalg as sla
 from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
-from riesz.priors.kernels import (
-    JITTER,
-    AbstractKernel,
-    LearnedScales,
-    Matern32,
-    covariance_factor,
-    length_scale_of,
-    num_scales,
-    with_scales,
-)
+from riesz.priors import kernels
 
 if TYPE_CHECKING:
     from riesz.priors.gaussian_process import GP
 
-SPREAD = LearnedScales(sd=1.0, length=1.0)
+SPREAD = kernels.LearnedScales(sd=1.0, length=1.0)
 MOST_LENGTHS = 8
 """Of draws, for which a matrix between the sensors is factorised: what follows from it changes
 little from one to the next."""
@@ -48,12 +39,12 @@ class LocalEffect(eqx.Module):
     It takes part in a problem twice: `prior` among the latents, itself in the likelihood.
     """
 
-    kernel: AbstractKernel
+    kernel: kernels.AbstractKernel
     points: Float[Array, "sensor dim"]
     places: Float[Array, "place dim"]  # the points, each once
 
     def __init__(self, points: Any, sd: float, length_scale: float):
-        self.kernel = Matern32(length_scale, sd)
+        self.kernel = kernels.Matern32(length_scale, sd)
         self.points = on_device(points, float)
         self.places = on_device(np.unique(np.asarray(points, float), axis=0))
 
@@ -64,10 +55,10 @@ class LocalEffect(eqx.Module):
 
     def split(
         self, weights: Float[Array, " weight"]
-    ) -> tuple[AbstractKernel, Float[Array, " place"]]:
+    ) -> tuple[kernels.AbstractKernel, Float[Array, " place"]]:
         """The kernel with its learned scales, and the weights of the places."""
-        count = num_scales(self.kernel)
-        return with_scales(self.kernel, weights[:count]), weights[count:]
+        count = kernels.num_scales(self.kernel)
+        return kernels.with_scales(self.kernel, weights[:count]), weights[count:]
 
     def at_sensors(self, weights: Float[Array, " weight"]) -> Float[Array, " sensor"]:
         return self.by_weight(weights) @ self.split(weights)[1]
@@ -91,14 +82,16 @@ class LocalEffect(eqx.Module):
         values = np.empty(own.shape)  # at the places
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
-            matrix = with_scales(self.kernel, np.array([1.0, length])).matrix(places, places)
-            matrix += JITTER * np.eye(len(places))
+            matrix = kernels.with_scales(self.kernel, np.array([1.0, length])).matrix(
+                places, places
+            )
+            matrix += kernels.JITTER * np.eye(len(places))
             values[rows] = sd[rows] ** 2 * own[rows] @ matrix
         mean, left = np.zeros((2, len(weights), len(points)))
         for length, share in zip(*shares_of(lengths[:, 0]), strict=True):
             rows = np.flatnonzero(share)
-            kernel = with_scales(self.kernel, np.array([1.0, length]))
-            factor, near = covariance_factor(kernel, places), kernel.matrix(places, points)
+            kernel = kernels.with_scales(self.kernel, np.array([1.0, length]))
+            factor, near = kernels.covariance_factor(kernel, places), kernel.matrix(places, points)
             white = sla.solve_triangular(factor, near, lower=True)
             solved = sla.solve_triangular(factor, values[rows].T, lower=True).T
             mean[rows] += share[rows, None] * (solved @ white)
@@ -106,7 +99,7 @@ class LocalEffect(eqx.Module):
         return LocalMoments(mean, sd * np.sqrt(np.maximum(left, 0.0)))
 
     def describe(self) -> str:
-        sd, length = float(self.kernel.sd), float(length_scale_of(self.kernel)[0])
+        sd, length = float(self.kernel.sd), float(kernels.length_scale_of(self.kernel)[0])
         return f"what neighbours share: sd about {sd:.4g}, range about {length:.4g}, both learned"
 
 

@@ -43,15 +43,7 @@ from riesz.observe.observations import Observations, join_observations, with_cen
 from riesz.observe.sensors import stack_operators
 from riesz.priors.field import AbstractFieldLatent
 from riesz.priors.latent import LatentSpace, latent_space
-from riesz.problem.checks import (
-    Described,
-    check_initial_unknowns,
-    check_kinds_of_parts,
-    check_names,
-    check_noise_count,
-    check_parts,
-    each_of,
-)
+from riesz.problem import checks
 from riesz.problem.dependence import dependence
 from riesz.problem.identifiability import tell_unidentified_scale
 from riesz.problem.observation_in_time import InTime, ObservationInTime, distinct_places, readings
@@ -162,14 +154,14 @@ def pose(
 ) -> InverseProblem:
     check_not_compiled()
     for one in experiments:
-        check_kinds_of_parts(domain, latents, one.observations, one.likelihood)
-    data = [each_of(one.observations, Observations) for one in experiments]
-    noise = [each_of(one.likelihood, AbstractLikelihood) for one in experiments]
+        checks.check_kinds_of_parts(domain, latents, one.observations, one.likelihood)
+    data = [checks.each_of(one.observations, Observations) for one in experiments]
+    noise = [checks.each_of(one.likelihood, AbstractLikelihood) for one in experiments]
     hierarchy = domain if isinstance(domain, Hierarchy) else None
     finite_elements, precision = space_on(domain), working_dtype(dtype)
     observed = join_observations([join_observations(own) for own in data])
     likelihood = joint(sum(data, ()), sum(noise, ()))
-    check_noise_count(likelihood, observed.num_sensors)
+    checks.check_noise_count(likelihood, observed.num_sensors)
     likelihood.check_values(observed.values)
     boundaries, every = [], dict(latents)
     for one in experiments:
@@ -190,7 +182,7 @@ def pose(
         boundaries.append(values)
         every |= priors
     for one, values in zip(experiments, boundaries, strict=True):
-        check_names(one.equation, values, likelihood, tuple(every))
+        checks.check_names(one.equation, values, likelihood, tuple(every))
     space = in_precision(latent_space(every, finite_elements.mesh), precision)
     dim = finite_elements.mesh.dim
     forwards = tuple(
@@ -229,7 +221,9 @@ def steady_problem(
         for own, forward in zip(each, forwards, strict=True)
     ]
     observed, sensors = join_observations(each), tuple(one.sensors for one in placed)
-    check_parts(Described(forwards, sensors, likelihood, observed.num_sensors), latents)
+    checks.check_parts(
+        checks.Described(forwards, sensors, likelihood, observed.num_sensors), latents
+    )
     linear = stack_operators([one.operator for one in sensors], apart=True)
     return InverseProblem(
         forward=forwards[0],
@@ -249,7 +243,7 @@ def initial_state(given: Any, latents: LatentSpace, dim: int) -> Any:
     if given is None or isinstance(given, SteadyState):
         return given
     named = as_coefficient(given, INITIAL)
-    check_initial_unknowns(named, latents.names)
+    checks.check_initial_unknowns(named, latents.names)
     return with_field(named, latents, dim)
 
 
@@ -269,8 +263,8 @@ def problem_in_time(
     time = ObservationInTime(
         axis, transient.initial, placed.sensors, what.num_sensors, transient.scheme
     )
-    parts = Described((forward,), (placed.sensors,), likelihood, observed.num_sensors, time)
-    check_parts(parts, latents)
+    parts = checks.Described((forward,), (placed.sensors,), likelihood, observed.num_sensors, time)
+    checks.check_parts(parts, latents)
     return InverseProblem(
         forward=forward,
         latents=latents,
@@ -310,7 +304,7 @@ def with_observations(
     What was compiled for one data set serves another with as many observations, where the noise
     is the same or its sd an array, one for each observation.
     """
-    check_noise_count(likelihood, observations.num_sensors)
+    checks.check_noise_count(likelihood, observations.num_sensors)
     likelihood.check_values(observations.values)
     known = (likelihood, None, problem.hierarchy)
     if problem.time is not None:

@@ -3,23 +3,18 @@
 import numpy as np
 import pytest
 
-from riesz.case.report.trust import (
-    BAD,
-    DOUBTFUL,
+from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN, Verdict, grade, overall, verdicts
+from riesz.diagnose.criticism.findings import Finding, Misfit
+from riesz.notes import Note, Severity, text_note
+from riesz.posterior.checks import (
     EXACT,
-    GOOD,
-    OPEN,
     PARTLY,
     SAMPLED,
     WEIGHED,
-    Verdict,
-    grade,
-    overall,
-    verdicts,
+    ImportanceCheck,
+    SamplerCheck,
+    SurrogateError,
 )
-from riesz.diagnose.criticism.findings import Finding, Misfit
-from riesz.notes import Note, Severity, text_note
-from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.prediction.sensors import DataFit
 
 

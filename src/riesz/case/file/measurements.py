@@ -28,19 +28,8 @@ from riesz.errors import FileFormatError, any_of
 from riesz.io.maps.outlines import read_features
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.layers import read_table
+from riesz.observe import observables
 from riesz.observe.likelihood import AbstractLikelihood
-from riesz.observe.observables import (
-    AbstractObservable,
-    AtPoints,
-    AverageAlong,
-    AverageOver,
-    CoefficientAt,
-    DifferenceBetween,
-    FluxAlong,
-    FluxThrough,
-    GradientAt,
-    LogOf,
-)
 from riesz.observe.observations import Observations, observations
 
 VALUE, AVERAGE, FLUX = "value", "average", "flux"
@@ -228,36 +217,38 @@ def directions(degrees: Float[np.ndarray, " row"]) -> Points:
     return np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)
 
 
-def observable_of(table: MeasurementTable, rows: DataRows) -> AbstractObservable:
+def observable_of(table: MeasurementTable, rows: DataRows) -> observables.AbstractObservable:
     """What was measured."""
     match table.kind:
         case "average":
             result = average_of(table, rows)
         case "flux" if table.through is not None:
-            result = FluxThrough([table.through], table.out_of)
+            result = observables.FluxThrough([table.through], table.out_of)
         case "flux":
-            result = FluxAlong(rows.points, directions(rows.numbers[:, 2]))
+            result = observables.FluxAlong(rows.points, directions(rows.numbers[:, 2]))
         case "gradient":
-            result = GradientAt(rows.points, directions(rows.numbers[:, 2]))
+            result = observables.GradientAt(rows.points, directions(rows.numbers[:, 2]))
         case "difference":
-            result = DifferenceBetween(rows.points, rows.numbers[:, 2:])
+            result = observables.DifferenceBetween(rows.points, rows.numbers[:, 2:])
         case "coefficient":
-            result = CoefficientAt(str(table.of), rows.points)
+            result = observables.CoefficientAt(str(table.of), rows.points)
         case _:
-            result = AtPoints(rows.points)
-    return LogOf(result) if table.log else result
+            result = observables.AtPoints(rows.points)
+    return observables.LogOf(result) if table.log else result
 
 
-def average_of(table: MeasurementTable, rows: DataRows) -> AbstractObservable:
+def average_of(table: MeasurementTable, rows: DataRows) -> observables.AbstractObservable:
     if table.region is not None:
-        return AverageOver([table.region])
+        return observables.AverageOver([table.region])
     if table.along is not None:
-        return AverageAlong([table.along])
+        return observables.AverageAlong([table.along])
     if table.over is not None:
-        return AverageOver([np.array(table.over)])
+        return observables.AverageOver([np.array(table.over)])
     if table.polygons is not None:
-        return AverageOver(rows.shapes)
-    return AverageAlong([vertices_of(rows, number) for number in range(len(rows.shapes))])
+        return observables.AverageOver(rows.shapes)
+    return observables.AverageAlong(
+        [vertices_of(rows, number) for number in range(len(rows.shapes))]
+    )
 
 
 def vertices_of(rows: DataRows, number: int) -> Any:

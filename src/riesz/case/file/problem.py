@@ -14,31 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
+from riesz.case.data import rows
 from riesz.case.data.covariates import LOCAL
 from riesz.case.data.read import prepare_data
-from riesz.case.data.rows import (
-    MEASUREMENTS,
-    REGIONS,
-    RIVERS,
-    SERIES,
-    TABLE,
-    WELLS,
-    DataRows,
-    check_inside_mesh,
-    data_rows_content,
-    drop_outside,
-    read_data_rows,
-)
-from riesz.case.file.boundary import (
-    Region,
-    boundary_exchange,
-    idle_notes,
-    prescribed_at,
-    read_regions,
-    regions_content,
-    with_regions,
-    with_stretches,
-)
+from riesz.case.file import boundary
 from riesz.case.file.changes import Scenario
 from riesz.case.file.domain import check_num_cells, coarse_mesh, num_levels_of, outline_of
 from riesz.case.file.measurements import (
@@ -98,11 +77,11 @@ class Case:
     content: bytes  # the file as it was read
     tables: ProblemTables  # what it says, with what was decided
     coarse: Mesh  # the mesh that is refined to the one that the problem lives on
-    prepared: DataRows  # the observations, after joins, filters and aggregation
+    prepared: rows.DataRows  # the observations, after joins, filters and aggregation
     wells: tuple[WellPoints, ...]
     rivers: tuple[River, ...]
-    regions: tuple[Region, ...]  # of map layers; a mesh may have some of its own
-    measurements: tuple[DataRows, ...]  # beside the observations, and of further experiments
+    regions: tuple[boundary.Region, ...]  # of map layers; a mesh may have some of its own
+    measurements: tuple[rows.DataRows, ...]  # beside the observations, and of further experiments
     series: Histories  # what changes in time, by name
     problem: InverseProblem
     notes: tuple[Note, ...]  # what was warned of
@@ -226,7 +205,7 @@ def read_case(
         tables, decided = with_crs(tables, decided, named)
         prepared = prepared.within(tables.crs)
     else:  # a run's own, in the problem's coordinates
-        prepared = read_data_rows(kept / TABLE, names)
+        prepared = rows.read_data_rows(kept / rows.TABLE, names)
     file = None if file is None else outline_of(path, tables.domain, tables.crs)
     result = read_map_inputs(path, tables, kept)
     notes: list[Note] = []
@@ -238,12 +217,12 @@ def read_case(
             result = read_map_inputs(path, tables, kept)
         notes = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
-        coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
+        coarse = boundary.with_stretches(path, coarse, tables.boundary, tables.crs)
     if scenario is not None:
         tables, result = apply_scenario(scenario, result)
-    prepared = drop_outside(prepared, coarse, names)
+    prepared = rows.drop_outside(prepared, coarse, names)
     for one in result.wells:
-        check_inside_mesh(one.rows, coarse)
+        rows.check_inside_mesh(one.rows, coarse)
     domain = refine_domain(path, tables, coarse, result.regions)
     mesh = finest(domain)
     beds = zip(result.rivers, tables.rivers, strict=True)
@@ -252,7 +231,7 @@ def read_case(
         warnings.simplefilter("always")
         problem = build_problem(path, tables, prepared, result, domain, rivers)
     notes += tables.engine.notes
-    notes += time_notes(problem.time) + idle_notes(mesh, tables.boundary)
+    notes += time_notes(problem.time) + boundary.idle_notes(mesh, tables.boundary)
     notes += [] if tables.crs is None else crs_notes(tables.crs)
     notes += prepared.notes
     notes += (note_of_warning(warning.message) for warning in caught)
@@ -261,15 +240,15 @@ def read_case(
 
 
 def refine_domain(
-    path: Path, tables: ProblemTables, coarse: Mesh, regions: Sequence[Region]
+    path: Path, tables: ProblemTables, coarse: Mesh, regions: Sequence[boundary.Region]
 ) -> Mesh | Hierarchy:
     """The mesh as refined as the file says, with the regions on the finest."""
     levels = num_levels_of(tables.domain, coarse)
     check_num_cells(path, coarse.num_cells, levels)
     if levels == 1:
-        return with_regions(path, coarse, regions)
+        return boundary.with_regions(path, coarse, regions)
     nested = hierarchy(coarse, levels)
-    mesh = with_regions(path, nested.meshes[-1], regions)
+    mesh = boundary.with_regions(path, nested.meshes[-1], regions)
     return replace(nested, meshes=(*nested.meshes[:-1], mesh))
 
 
@@ -282,8 +261,8 @@ class MapInputs(NamedTuple):
 
     wells: tuple[WellPoints, ...]
     rivers: tuple[RiverLines, ...]
-    regions: tuple[Region, ...]
-    measurements: tuple[DataRows, ...]
+    regions: tuple[boundary.Region, ...]
+    measurements: tuple[rows.DataRows, ...]
     series: Histories
 
 
@@ -301,7 +280,7 @@ def read_map_inputs(path: Path, tables: ProblemTables, kept: Path | None) -> Map
     return MapInputs(
         read_wells(path, tables.wells, crs, kept),
         read_rivers(folder, tables.rivers, crs, kept),
-        read_regions(folder, tables.regions, crs, kept),
+        boundary.read_regions(folder, tables.regions, crs, kept),
         read_measurements(path, tables.further_measurements(), crs, kept),
         read_series(folder, tables.series, kept),
     )
@@ -309,24 +288,24 @@ def read_map_inputs(path: Path, tables: ProblemTables, kept: Path | None) -> Map
 
 def inputs_content(case: Case) -> dict[str, bytes]:
     """The files of what was read, from which a run folder reads it again: others may change."""
-    files = {TABLE: data_rows_content(case.prepared)}
+    files = {rows.TABLE: rows.data_rows_content(case.prepared)}
     if any(one.file is not None for one in case.tables.wells):
-        files[WELLS] = wells_content(case.wells, case.tables.wells)
+        files[rows.WELLS] = wells_content(case.wells, case.tables.wells)
     if case.rivers:
-        files[RIVERS] = rivers_content(case.rivers)
+        files[rows.RIVERS] = rivers_content(case.rivers)
     if case.regions:
-        files[REGIONS] = regions_content(case.regions, case.coarse)
+        files[rows.REGIONS] = boundary.regions_content(case.regions, case.coarse)
     if case.measurements:
-        files[MEASUREMENTS] = measurements_content(case.measurements)
+        files[rows.MEASUREMENTS] = measurements_content(case.measurements)
     if case.series:
-        files[SERIES] = series_content(case.series)
+        files[rows.SERIES] = series_content(case.series)
     return files
 
 
 def build_problem(
     path: Path,
     tables: ProblemTables,
-    prepared: DataRows,
+    prepared: rows.DataRows,
     inputs: MapInputs,
     domain: Mesh | Hierarchy,
     rivers: Sequence[River],
@@ -360,12 +339,12 @@ def build_problem(
     experiments = [
         Experiment(
             one.equation.form(mesh)
-            + boundary_exchange(one.boundary)
+            + boundary.boundary_exchange(one.boundary)
             + exchange
             - well_sources(one.wells, time),
             one.data,
             one.noise,
-            prescribed_at(one.boundary),
+            boundary.prescribed_at(one.boundary),
         )
         for one in (first, *others)
     ]
@@ -386,7 +365,7 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
     priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}
     if nested and (tables.engine.name in (AUTO, AMORTISE) or tables.engine.density == SURROGATE):
         return priors
-    prescribed = prescribed_at(tables.boundary).values()
+    prescribed = boundary.prescribed_at(tables.boundary).values()
     return {
         name: replace(prior, at_nodes=True)
         if isinstance(prior, GP) and name not in prescribed

@@ -28,18 +28,7 @@ from riesz.case.file.wells import WellTable
 from riesz.case.table import FileTable, under
 from riesz.density.engine import AbstractEngine
 from riesz.errors import RieszError, any_of, nearest
-from riesz.inference.table import (
-    AUTO,
-    DENSITIES,
-    METHODS,
-    RENAMED,
-    build_density,
-    build_method,
-    check_engine,
-    class_of,
-    engine_of,
-    rename_table,
-)
+from riesz.inference import table
 from riesz.mesh.tags import REST
 from riesz.notes import Note
 from riesz.problem.unknowns import check_free_names
@@ -111,7 +100,7 @@ SERIES_PLACES = ("equation.source", "equation.reaction", "equation.diffusion", "
 class EngineTable(FileTable):
     """Which method, on which density, and settings: a table [engine.NAME] for any that there is."""
 
-    name: str = AUTO
+    name: str = table.AUTO
     density: str | None = None
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     notes: tuple[Note, ...] = Field(default=(), exclude=True)
@@ -121,11 +110,11 @@ class EngineTable(FileTable):
     def check_keys(cls, content: Any) -> Any:
         if not isinstance(content, Mapping):
             return content
-        parts = (*METHODS, *DENSITIES)
+        parts = (*table.METHODS, *table.DENSITIES)
         known = ("name", "density", *parts)
         for key in content:
-            if key not in known and key not in RENAMED:
-                owners = [name for name in parts if key in class_of(name).model_fields]
+            if key not in known and key not in table.RENAMED:
+                owners = [name for name in parts if key in table.class_of(name).model_fields]
                 hint = nearest(str(key), known)
                 if owners:
                     hint = f"write it in [engine.{owners[0]}], as a setting of {any_of(owners)}. "
@@ -133,9 +122,9 @@ class EngineTable(FileTable):
                     f"has the key {str(key)!r}, which is not known: {hint}It may hold "
                     f"{any_of(known)}"
                 )
-        today, notes = rename_table(content)
+        today, notes = table.rename_table(content)
         own = {key: value for key, value in today.items() if key not in ("name", "density")}
-        result = {"name": today.get("name", AUTO), "settings": own, "notes": notes}
+        result = {"name": today.get("name", table.AUTO), "settings": own, "notes": notes}
         if "density" in today:
             result["density"] = today["density"]
         elif isinstance(result["name"], str) and "(" in result["name"]:  # both in one word
@@ -146,10 +135,10 @@ class EngineTable(FileTable):
     @model_validator(mode="after")
     def check(self):
         with table_errors():
-            check_engine(self.name, self.density)
+            table.check_engine(self.name, self.density)
             for name, own in self.settings.items():
-                (build_method if name in METHODS else build_density)(name, own)
-        if self.name == AUTO and self.density is not None:
+                (table.build_method if name in table.METHODS else table.build_density)(name, own)
+        if self.name == table.AUTO and self.density is not None:
             raise ValueError("names a density and no method: auto chooses both")
         return self
 
@@ -160,7 +149,7 @@ class EngineTable(FileTable):
 
     def engine(self, name: str, density: str | None = None) -> AbstractEngine:
         """An engine with the settings that the file has for its method and its density."""
-        return engine_of(name, density, self.settings)
+        return table.engine_of(name, density, self.settings)
 
 
 class ProblemTables(FileTable):

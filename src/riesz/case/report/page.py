@@ -12,25 +12,11 @@ from typing import Any
 import numpy as np
 
 from riesz.case.options import ReportOptions
+from riesz.case.report import sections
 from riesz.case.report.content import Content, Flow, content_of
 from riesz.case.report.maps import encode_grid, encode_map, round_digits
 from riesz.case.report.next import LINK, next_section, rgb
 from riesz.case.report.residuals import residual_map
-from riesz.case.report.sections import (
-    budget_section,
-    curves_section,
-    facts_table,
-    fit_section,
-    flow_checkbox,
-    level_mark,
-    marks_note,
-    measurements_table,
-    parameters_table,
-    remarks_list,
-    summary_paragraph,
-    trust_list,
-    warnings_list,
-)
 from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN
 from riesz.case.run.folder import Run
 from riesz.errors import FileFormatError
@@ -88,23 +74,23 @@ def page(content: Content) -> str:
         script=script,
         script_hash=digest,
         data=embed_json(page_data(content)),
-        summary=summary_paragraph(content),
-        remarks=remarks_list(content.remarks),
-        level=level_mark(content.level),
+        summary=sections.summary_paragraph(content),
+        remarks=sections.remarks_list(content.remarks),
+        level=sections.level_mark(content.level),
         level_words=escape(IN_SHORT[content.level]),
-        warnings=warnings_list(map(str, content.warnings)),
-        flow=flow_checkbox(content),
-        marks=marks_note(content),
-        parameters=parameters_table(content),
-        fit=fit_section(content),
-        measurements=measurements_table(content),
-        trust=trust_list(content),
+        warnings=sections.warnings_list(map(str, content.warnings)),
+        flow=sections.flow_checkbox(content),
+        marks=sections.marks_note(content),
+        parameters=sections.parameters_table(content),
+        fit=sections.fit_section(content),
+        measurements=sections.measurements_table(content),
+        trust=sections.trust_list(content),
         residuals=residual_map(content.dots, content.outline),
-        curves=curves_section(content),
-        budget=budget_section(content),
+        curves=sections.curves_section(content),
+        budget=sections.budget_section(content),
         next=next_section(content.answers, content.outline),
         next_link=LINK if content.answers else "",
-        facts=facts_table(content),
+        facts=sections.facts_table(content),
         configuration=escape(content.configuration),
     )
 

@@ -5,31 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riesz.diagnose.criticism.findings import (
-    COVARIATE,
-    NEIGHBOURS,
-    OBSERVATION,
-    PRIOR,
-    REGION,
-    SPREAD,
-    TAILS,
-    Misfit,
-)
+from riesz.diagnose.criticism import findings
 from riesz.notes import Note, doubts
-from riesz.posterior.checks import (
-    APPROXIMATE,
-    EFFECTIVE_DRAWS,
-    EXACT,
-    PARTLY,
-    R_HAT,
-    SAMPLED,
-    STRAY,
-    WEIGHED,
-    ImportanceCheck,
-    SamplerCheck,
-    SurrogateError,
-    rms_of,
-)
+from riesz.posterior import checks
 from riesz.prediction.sensors import DataFit
 
 GOOD, OPEN, DOUBTFUL, BAD = "good", "not checked", "doubtful", "bad"
@@ -48,13 +26,13 @@ SURE = 3.0
 """Standard errors by which the share of covered observations may be off."""
 
 ABOUT = {
-    REGION: "Residuals by place",
-    COVARIATE: "Residuals by covariate",
-    NEIGHBOURS: "Residuals of neighbours",
-    SPREAD: "Spread of residuals",
-    TAILS: "Tails of residuals",
-    OBSERVATION: "A single observation",
-    PRIOR: "Prior against data",
+    findings.REGION: "Residuals by place",
+    findings.COVARIATE: "Residuals by covariate",
+    findings.NEIGHBOURS: "Residuals of neighbours",
+    findings.SPREAD: "Spread of residuals",
+    findings.TAILS: "Tails of residuals",
+    findings.OBSERVATION: "A single observation",
+    findings.PRIOR: "Prior against data",
 }
 """What each kind of contradiction is called."""
 
@@ -73,33 +51,33 @@ class Verdict:
 
 
 UNCHECKED = {
-    EXACT: Verdict(
+    checks.EXACT: Verdict(
         "Method",
         "exact",
         GOOD,
         "All unknowns were integrated out exactly: there is no approximation to check.",
     ),
-    PARTLY: Verdict(
+    checks.PARTLY: Verdict(
         "Method",
         "exact in part",
         OPEN,
         "Most unknowns were integrated out exactly, the others drawn about their most probable "
         'values and weighed. To sample those, set name = "mcmc" in [engine].',
     ),
-    WEIGHED: Verdict(
+    checks.WEIGHED: Verdict(
         "Method",
         "exact by weights",
         GOOD,
         "Most unknowns were integrated out exactly; the others were drawn about their most "
         "probable values and weighed by their exact density, and many draws share the weight.",
     ),
-    SAMPLED: Verdict(
+    checks.SAMPLED: Verdict(
         "r_hat (agreement of chains)",
         "unknown",
         BAD,
         "There are too few draws to say whether the chains agree. Take more.",
     ),
-    APPROXIMATE: Verdict(
+    checks.APPROXIMATE: Verdict(
         "Check by exact solves",
         "not done",
         OPEN,
@@ -116,19 +94,19 @@ def grade(value: float, good: float, bad: float) -> str:
 
 
 def verdicts(
-    check: ImportanceCheck | SamplerCheck | None,
-    surrogate: SurrogateError | None,
+    check: checks.ImportanceCheck | checks.SamplerCheck | None,
+    surrogate: checks.SurrogateError | None,
     *,
     met: DataFit,
     contraction: Mapping[str, float],
-    method: str = APPROXIMATE,
-    misfit: Misfit | None = None,
+    method: str = checks.APPROXIMATE,
+    misfit: findings.Misfit | None = None,
 ) -> list[Verdict]:
     """All figures of a posterior; where no check was made, `method` says what that means."""
     result: list[Verdict] = []
-    if isinstance(check, ImportanceCheck):
+    if isinstance(check, checks.ImportanceCheck):
         result += importance_verdict(check)
-    elif isinstance(check, SamplerCheck):
+    elif isinstance(check, checks.SamplerCheck):
         result += sampler_verdict(check)
     else:
         result.append(UNCHECKED[method])
@@ -147,7 +125,7 @@ def overall(every: Sequence[Verdict], notes: Sequence[Note]) -> str:
     return next((level for level in (BAD, DOUBTFUL, OPEN) if level in levels), GOOD)
 
 
-def importance_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
+def importance_verdict(check: checks.ImportanceCheck) -> Iterator[Verdict]:
     if check.is_applied:
         yield from correction_verdict(check)
         return
@@ -176,7 +154,7 @@ def importance_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
         yield width_verdict(check)
 
 
-def correction_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
+def correction_verdict(check: checks.ImportanceCheck) -> Iterator[Verdict]:
     """Of a posterior that consists of weighed draws: what counts is their tail, and their worth."""
     level = GOOD if check.k_hat <= check.good else DOUBTFUL
     words = {
@@ -187,7 +165,7 @@ def correction_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
         "still be too narrow. Compare with --engine mcmc.",
     }[level]
     yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", level, words)
-    level = grade(-check.effective_draws, -EFFECTIVE_DRAWS.good, -EFFECTIVE_DRAWS.bad)
+    level = grade(-check.effective_draws, -checks.EFFECTIVE_DRAWS.good, -checks.EFFECTIVE_DRAWS.bad)
     words = {
         GOOD: "Enough for means and intervals.",
         DOUBTFUL: "Means are rough, and quantiles in the tails rougher: compare with --engine "
@@ -198,7 +176,7 @@ def correction_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
     yield Verdict("Effective draws", effective, level, words)
 
 
-def shift_verdict(check: ImportanceCheck) -> Verdict:
+def shift_verdict(check: checks.ImportanceCheck) -> Verdict:
     worst, beyond = check.worst_shift
     shift = check.mean_shift[worst]
     level = GOOD if not beyond else (DOUBTFUL if abs(shift) < 1 else BAD)
@@ -211,7 +189,7 @@ def shift_verdict(check: ImportanceCheck) -> Verdict:
     return Verdict("Means against exact solves", f"{shift:+.2f} sd at most", level, words)
 
 
-def width_verdict(check: ImportanceCheck) -> Verdict:
+def width_verdict(check: checks.ImportanceCheck) -> Verdict:
     worst, beyond = check.worst_width
     ratio = check.sd_ratio[worst]
     level = GOOD if not beyond else (DOUBTFUL if 0.5 < ratio < 2 else BAD)
@@ -225,8 +203,8 @@ def width_verdict(check: ImportanceCheck) -> Verdict:
     return Verdict("Widths against exact solves", f"{ratio:.2f} of the exact", level, words)
 
 
-def sampler_verdict(check: SamplerCheck) -> Iterator[Verdict]:
-    level = grade(check.r_hat, *R_HAT)
+def sampler_verdict(check: checks.SamplerCheck) -> Iterator[Verdict]:
+    level = grade(check.r_hat, *checks.R_HAT)
     words = {
         GOOD: "All chains tell the same.",
         DOUBTFUL: "The chains nearly agree: take more draws before you publish intervals.",
@@ -234,7 +212,7 @@ def sampler_verdict(check: SamplerCheck) -> Iterator[Verdict]:
         "draws, or look for unknowns that the data cannot tell apart.",
     }[level]
     yield Verdict("r_hat (agreement of chains)", f"{check.r_hat:.3f}", level, words)
-    level = grade(-check.effective_draws, -EFFECTIVE_DRAWS.good, -EFFECTIVE_DRAWS.bad)
+    level = grade(-check.effective_draws, -checks.EFFECTIVE_DRAWS.good, -checks.EFFECTIVE_DRAWS.bad)
     words = {
         GOOD: "Enough independent draws for means and 95 % intervals.",
         DOUBTFUL: "Enough for means; the ends of intervals are rough. Take more draws.",
@@ -242,7 +220,7 @@ def sampler_verdict(check: SamplerCheck) -> Iterator[Verdict]:
     }[level]
     yield Verdict("Effective draws", f"{check.effective_draws:.0f}", level, words)
     total = check.num_chains * check.num_draws
-    level = grade(check.divergences / total, STRAY, 0.01)
+    level = grade(check.divergences / total, checks.STRAY, 0.01)
     words = (
         "The sampler followed the posterior wherever it went, or nearly."
         if level == GOOD
@@ -252,7 +230,7 @@ def sampler_verdict(check: SamplerCheck) -> Iterator[Verdict]:
     yield Verdict("Divergences", f"{check.divergences} of {total}", level, words)
 
 
-def surrogate_verdict(error: SurrogateError) -> Iterator[Verdict]:
+def surrogate_verdict(error: checks.SurrogateError) -> Iterator[Verdict]:
     at_sensors = float(np.max(error.sensor_error))
     level = grade(at_sensors, SENSOR_GOOD, SENSOR_BAD)
     words = {
@@ -270,7 +248,7 @@ def surrogate_verdict(error: SurrogateError) -> Iterator[Verdict]:
         else "The residual hides a part of the error: refine the coarse levels of the mesh, or "
         "check with the density exact."
     )
-    text = f"{rms_of(error.estimate):.2%} of the state, efficiency index {index:.2f}"
+    text = f"{checks.rms_of(error.estimate):.2%} of the state, efficiency index {index:.2f}"
     yield Verdict("Dual residual", text, level, words)
 
 
@@ -305,7 +283,7 @@ def coverage_verdict(coverage: float, num_observations: int) -> Verdict:
     return Verdict("Coverage of 95 % intervals", f"{coverage:.0%}", level, words)
 
 
-def misfit_verdict(misfit: Misfit) -> Iterator[Verdict]:
+def misfit_verdict(misfit: findings.Misfit) -> Iterator[Verdict]:
     """What contradicts the model, each by itself; in good posteriors of wrong models, too."""
     if not misfit.findings:
         words = "No observation, place, covariate or prior contradicts the model beyond chance."

@@ -38,16 +38,8 @@ from riesz.mesh.grids import Grid
 from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.notes import Note
+from riesz.prediction import next_draws
 from riesz.prediction.draws import PosteriorDraws
-from riesz.prediction.next_draws import (
-    BUDGET,
-    EXCEED,
-    Target,
-    candidates_at,
-    rank_places,
-    target,
-    threshold_in,
-)
 from riesz.prediction.next_places import NextPlaces
 from riesz.problem.unknowns import VALUE
 
@@ -116,7 +108,8 @@ def find_next(request: PredictionRequest, options: NextOptions) -> Ranking:
     request = with_rows(request, known.mesh)
     measured = measurand_of(run.observations).with_link(known.shifts.scatter)
     named, level = look_up(quantity, measured, known)
-    target(known, named, level=level)  # raises where there is no such quantity, before any march
+    # Raises where there is no such quantity, before any march.
+    next_draws.target(known, named, level=level)
     if request.points is None and request.cell is None:
         request = dataclasses.replace(request, cell=usual_cell(known.mesh))
     at, notes = places_at(request, known.mesh), ()
@@ -135,7 +128,7 @@ def find_next(request: PredictionRequest, options: NextOptions) -> Ranking:
         )
     draws = align_draws(run, scene.draws)
     points = at.points if isinstance(at, Grid) else np.asarray(at)
-    there = candidates_at(
+    there = next_draws.candidates_at(
         draws,
         points,
         locate(draws.mesh, points),
@@ -143,14 +136,14 @@ def find_next(request: PredictionRequest, options: NextOptions) -> Ranking:
         given=first.states,
         noise_sd=options.noise,
     )
-    of = dataclasses.replace(target(draws, named, level=level), name=quantity)
+    of = dataclasses.replace(next_draws.target(draws, named, level=level), name=quantity)
     usual = usual_covariates(request)
     every = (
         *(*notes, *run.notes),
         usual and Note(usual.code, **dict(usual.values) | {"points": "--candidates"}),
         Note("median_noise", what="the next") if draws.shifts.differs else None,
     )
-    ranked = rank_places(reword(of, quantity), there, options.count)
+    ranked = next_draws.rank_places(reword(of, quantity), there, options.count)
     return Ranking(at, scene, ranked, tuple(one for one in every if one))
 
 
@@ -164,17 +157,17 @@ def cells_in_hull(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Gr
 
 def look_up(quantity: str, measured: Measurand, draws: PosteriorDraws) -> tuple[str, float | None]:
     """A quantity as draws have it, and the value to exceed in their scale."""
-    if quantity.startswith(BUDGET):
-        term = quantity.removeprefix(BUDGET)
+    if quantity.startswith(next_draws.BUDGET):
+        term = quantity.removeprefix(next_draws.BUDGET)
         terms = {GAINS.get(name, name): name for name in draws.gains}
         terms |= {f"outflow, {name}": name for name in draws.outflows}
         if term not in {*terms, *terms.values()}:
             advice = f"it has {', '.join(map(repr, terms))}" if terms else "in time there is none"
             raise RieszError(f"the budget has no line {term!r}: {nearest(term, terms)}{advice}.")
-        return BUDGET + terms.get(term, term), None
-    if not quantity.startswith(EXCEED):
+        return next_draws.BUDGET + terms.get(term, term), None
+    if not quantity.startswith(next_draws.EXCEED):
         return quantity, None
-    value = threshold_in(quantity)
+    value = next_draws.threshold_in(quantity)
     if measured.transform != LOG:
         return quantity, value
     if value <= 0:
@@ -185,12 +178,12 @@ def look_up(quantity: str, measured: Measurand, draws: PosteriorDraws) -> tuple[
     return quantity, float(np.log(value))
 
 
-def reword(of: Target, quantity: str) -> Target:
+def reword(of: next_draws.Target, quantity: str) -> next_draws.Target:
     """With the words of a report for a line of the budget."""
-    if not quantity.startswith(BUDGET):
+    if not quantity.startswith(next_draws.BUDGET):
         return of
     return dataclasses.replace(
-        of, words=f"variance of {quantity.removeprefix(BUDGET)} in the budget"
+        of, words=f"variance of {quantity.removeprefix(next_draws.BUDGET)} in the budget"
     )
 
 

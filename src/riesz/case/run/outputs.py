@@ -13,15 +13,8 @@ from jaxtyping import Bool, Float
 from riesz.case.run.measurand import Measurand, measurements_layer, measurements_of
 from riesz.case.run.request import GPKG, NC, PNG, TIF, VTU, PredictionRequest, Scene, format_times
 from riesz.geometry.crs import project
+from riesz.io.maps import raster
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
-from riesz.io.maps.raster import (
-    Band,
-    colour_range,
-    style_of,
-    write_netcdf,
-    write_raster,
-    write_style,
-)
 from riesz.io.meshes.files import write_mesh
 from riesz.io.store.files import write_bytes
 from riesz.mesh.grids import Grid, arrow_grid
@@ -39,18 +32,18 @@ MOST_ARROWS = 40
 """Of flow, along the longer side of the domain."""
 
 
-def write_bands(scene: Scene, measured: Measurand, bands: Sequence[Band]) -> list[Path]:
+def write_bands(scene: Scene, measured: Measurand, bands: Sequence[raster.Band]) -> list[Path]:
     """Write the file, and what goes with it; returns their names."""
     request, at, draws = scene.request, scene.at, scene.draws
     path, run, crs = request.out, request.run, request.run.crs
     tags = {"quantity": request.quantity, "statistic": request.stat}
     match request.suffix:
         case suffix if suffix == TIF and isinstance(at, Grid):
-            write_raster(path, at, bands, crs=crs, tags=tags)
-            write_style(style_of(path), *colour_range(bands))
-            return [path, style_of(path)]
+            raster.write_raster(path, at, bands, crs=crs, tags=tags)
+            raster.write_style(raster.style_of(path), *raster.colour_range(bands))
+            return [path, raster.style_of(path)]
         case suffix if suffix == NC and isinstance(at, Grid):
-            write_netcdf(path, at, bands, crs=crs, attributes=tags, times=scene.times)
+            raster.write_netcdf(path, at, bands, crs=crs, attributes=tags, times=scene.times)
         case suffix if suffix == GPKG and isinstance(at, Grid):
             layers = {"contours": contours(at, bands), **flow_layer(request, draws)}
             measurements = measurements_of(measured, draws.observed, run.prepared.num_rows)
@@ -75,7 +68,7 @@ def flow_layer(request: PredictionRequest, draws: PosteriorDraws) -> dict[str, A
     return {"flow": arrows(points, draws.flux_at(locate(draws.mesh, points)))}
 
 
-def write_predictions_csv(scene: Scene, bands: Sequence[Band]) -> None:
+def write_predictions_csv(scene: Scene, bands: Sequence[raster.Band]) -> None:
     """A CSV file: sites, coordinates and dates, then the values, with all their digits.
 
     Rows of one place follow each other, date by date. A table of places keeps all its columns and
@@ -113,7 +106,7 @@ def write_predictions_csv(scene: Scene, bands: Sequence[Band]) -> None:
     write_bytes(scene.request.out, text.getvalue().encode())
 
 
-def write_hydrographs(scene: Scene, measured: Measurand, bands: Sequence[Band]) -> None:
+def write_hydrographs(scene: Scene, measured: Measurand, bands: Sequence[raster.Band]) -> None:
     """Mean and 95 % interval of the quantity in time, at each place."""
     plot, request = import_module(PLOT), scene.request
     count = min(len(scene.points), MOST_PANELS)

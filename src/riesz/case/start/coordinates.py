@@ -10,18 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import FileFormatError, RieszError, error_context
-from riesz.geometry.crs import (
-    FAR,
-    LON_LAT,
-    check_degrees,
-    could_be_degrees,
-    is_geographic,
-    metric_crs,
-    place_on_earth,
-    project,
-    same_crs,
-    short_crs,
-)
+from riesz.geometry import crs
 from riesz.io.maps.outlines import GEOJSON, OutlineFile, read_outline_file
 from riesz.notes import Note
 
@@ -53,24 +42,24 @@ class Systems:
     notes: tuple[Note, ...] = ()
 
     def of_outline(self, file: OutlineFile) -> OutlineFile:
-        if self.outline is None or self.problem is None or same_crs(self.outline, self.problem):
+        if self.outline is None or self.problem is None or crs.same_crs(self.outline, self.problem):
             return file
         moved = read_outline_file(file.path, file.layer, own=self.outline, into=self.problem)
         return replace(file, outline=moved.outline)
 
     @property
     def in_degrees(self) -> bool:
-        return self.problem is not None and is_geographic(self.problem)
+        return self.problem is not None and crs.is_geographic(self.problem)
 
     @property
     def moves_table(self) -> bool:
-        return None not in (self.table, self.problem) and not same_crs(
+        return None not in (self.table, self.problem) and not crs.same_crs(
             str(self.table), str(self.problem)
         )
 
     @property
     def moves_outline(self) -> bool:
-        return None not in (self.outline, self.problem) and not same_crs(
+        return None not in (self.outline, self.problem) and not crs.same_crs(
             str(self.outline), str(self.problem)
         )
 
@@ -85,26 +74,28 @@ def systems_of(
     named_degrees: bool,
 ) -> Systems:
     """What is told, named or plain to see; where nothing is, and it is needed, a question."""
-    if named_degrees if given_crs is None else is_geographic(given_crs):
+    if named_degrees if given_crs is None else crs.is_geographic(given_crs):
         with error_context(path):
-            check_degrees(places)
-    table = given_crs or (LON_LAT if named_degrees and could_be_degrees(places) else by_name(names))
+            crs.check_degrees(places)
+    table = given_crs or (
+        crs.LON_LAT if named_degrees and crs.could_be_degrees(places) else by_name(names)
+    )
     if file is None:
         return common_crs(table, None, places, places)
     corners = np.concatenate(file.outline.rings)
     outline = file.crs
-    if outline is None and could_be_degrees(corners) and file.path.suffix.lower() in GEOJSON:
+    if outline is None and crs.could_be_degrees(corners) and file.path.suffix.lower() in GEOJSON:
         # By its standard; small numbers of a made-up domain may be anything.
-        outline = LON_LAT if table is not None or np.abs(places).max() > FAR else None
-    if outline is not None and is_geographic(outline) and table is None:
-        if not could_be_degrees(places):
+        outline = crs.LON_LAT if table is not None or np.abs(places).max() > crs.FAR else None
+    if outline is not None and crs.is_geographic(outline) and table is None:
+        if not crs.could_be_degrees(places):
             raise FileFormatError(
                 f"{path}: {names[0]} and {names[1]} are no degrees, but {file.path.name} is in "
                 "longitude and latitude: say which coordinates those are by --crs "
                 f"{crs_by_range(places) or 'and a code, such as EPSG:25832'}."
             )
-        table = LON_LAT
-    if table is not None and is_geographic(table) and outline is None:
+        table = crs.LON_LAT
+    if table is not None and crs.is_geographic(table) and outline is None:
         raise FileFormatError(
             f"{file.path} does not say which coordinates it is in, while {path.name} is in "
             "longitude and latitude: name them by --polygon-crs, such as EPSG:25832."
@@ -115,11 +106,11 @@ def systems_of(
 def common_crs(table: str | None, outline: str | None, places: Points, corners: Corners) -> Systems:
     """Lengths are better than degrees, and the outline's than the table's."""
     known = [one for one in (outline, table) if one is not None]
-    problem = next((one for one in known if not is_geographic(one)), None)
+    problem = next((one for one in known if not crs.is_geographic(one)), None)
     if problem is not None:
-        moved = [one for one in known if not same_crs(one, problem)]
-        into = short_crs(problem)
-        note = [Note("crs_moved", source=short_crs(one), target=into) for one in moved]
+        moved = [one for one in known if not crs.same_crs(one, problem)]
+        into = crs.short_crs(problem)
+        note = [Note("crs_moved", source=crs.short_crs(one), target=into) for one in moved]
         return Systems(table, outline, problem, tuple(note))
     if not known:
         likely = crs_by_range(places)
@@ -128,10 +119,10 @@ def common_crs(table: str | None, outline: str | None, places: Points, corners: 
     if find_spec("pyproj") is None:
         return Systems(table, outline, known[0], ())
     own = outline if outline is not None else str(table)
-    problem = metric_crs(project(corners, own, LON_LAT))
+    problem = crs.metric_crs(crs.project(corners, own, crs.LON_LAT))
     notes = (
         Note("crs_from_degrees", crs=problem),
-        Note("crs_on_earth", place=place_on_earth(corners, own)),
+        Note("crs_on_earth", place=crs.place_on_earth(corners, own)),
     )
     return Systems(table, outline, problem, notes)
 
@@ -158,10 +149,10 @@ def boxes_of(
         return []
     corners = np.concatenate(file.outline.rings)
     result = [corners]
-    own = file.crs or (LON_LAT if could_be_degrees(corners) else None)
-    into = given_crs or LON_LAT
-    if own is not None and not same_crs(own, into) and find_spec("pyproj") is not None:
+    own = file.crs or (crs.LON_LAT if crs.could_be_degrees(corners) else None)
+    into = given_crs or crs.LON_LAT
+    if own is not None and not crs.same_crs(own, into) and find_spec("pyproj") is not None:
         # A told crs that does not reach so far is refused where places are projected.
         with suppress(RieszError):
-            result.append(project(corners, own, into))
+            result.append(crs.project(corners, own, into))
     return [np.stack([one.min(axis=0), one.max(axis=0)]) for one in result]

@@ -15,16 +15,7 @@ from riesz.case.data.read import filter_rows, prepare_data
 from riesz.case.data.rows import DataRows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.options import InitOptions
-from riesz.case.start.columns import (
-    DEGREES,
-    MOSTLY,
-    Guess,
-    bare,
-    columns_of_place,
-    guess_columns,
-    is_numeric,
-    unit_of,
-)
+from riesz.case.start import columns
 from riesz.case.start.coordinates import Systems, boxes_of, systems_of
 from riesz.case.start.lines import (
     Dates,
@@ -83,7 +74,7 @@ def read_measured_rows(
         sites, more = filter_rows(every, asked.sites_where, "--sites-where")
         remarks = [*remarks, *more]
     own = asked.crs or table.crs or (None if every is None else every.crs)
-    names = guess_columns(
+    names = columns.guess_columns(
         table,
         sites or table,
         x=asked.x,
@@ -93,7 +84,7 @@ def read_measured_rows(
     )
     check_covariate_names(table, names, asked)
     site = find_site(table, every, names, asked)
-    beside = [name for name in asked.covariates if is_numeric(table, name)]
+    beside = [name for name in asked.covariates if columns.is_numeric(table, name)]
     numeric = (names.value, *beside, *((names.x, names.y) if sites is None else ()))
     ranges, good, odd = number_ranges(table, numeric)
     if not good:
@@ -120,7 +111,7 @@ def read_measured_rows(
         rows.points,
         own,
         file,
-        named_degrees=re.fullmatch(DEGREES, bare(names.x)) is not None,
+        named_degrees=re.fullmatch(columns.DEGREES, columns.bare(names.x)) is not None,
     )
     rows = replace(rows, crs=systems.table).within(systems.problem)
     file = None if file is None else systems.of_outline(file)
@@ -143,7 +134,7 @@ def read_measured_rows(
         f"value = {quote(names.value)}",
         *row_lines(asked, ranges, any_outside=not inside.all()),
         *date_lines(asked, dates),
-        *option_lines(asked, unit_of(names.value), positive),
+        *option_lines(asked, columns.unit_of(names.value), positive),
     ]
     text = "".join(f"{line}\n" for line in lines)
     result = read_as_fit(tomllib.loads(text), folder, raw, systems.problem)
@@ -193,12 +184,12 @@ def is_inside(rows: DataRows, outline: Outline | None) -> Flags:
 
 
 def find_site(
-    table: TextTable, sites: TextTable | None, names: Guess, asked: InitOptions
+    table: TextTable, sites: TextTable | None, names: columns.Guess, asked: InitOptions
 ) -> str | None:
     """The column that tells which readings are of one site, where there are several of one."""
     if asked.site is not None or sites is not None:
         return asked.site or common_column(table, sites or table)
-    likely = columns_of_place(table, (names.x, names.y))
+    likely = columns.columns_of_place(table, (names.x, names.y))
     return next((n for n in likely if n not in (names.value, *asked.covariates)), None)
 
 
@@ -225,7 +216,7 @@ def check_inside_outline(rows: DataRows, inside: Flags, outline: Outline | None)
     if outline is not None and not inside.any():
         (x, y), places = rows.axes, rows.points
         advice = "name the coordinates of both by --crs and --polygon-crs, or name other columns"
-        if contains(outline, places[:, ::-1]).mean() > MOSTLY:
+        if contains(outline, places[:, ::-1]).mean() > columns.MOSTLY:
             advice = f"they are when swapped: --x {y} --y {x}"
         raise FileFormatError(
             f"{rows.path}: none of {len(places)} rows has its place, in {x} and {y}, inside the "
@@ -233,7 +224,7 @@ def check_inside_outline(rows: DataRows, inside: Flags, outline: Outline | None)
         )
 
 
-def check_any_value(rows: DataRows, names: Guess, outline: Outline | None) -> None:
+def check_any_value(rows: DataRows, names: columns.Guess, outline: Outline | None) -> None:
     """Raise where there is nothing to infer from, or what is no measurement."""
     values = rows.values
     if not len(np.unique(values)) > 1:
@@ -255,8 +246,8 @@ def common_column(table: TextTable, sites: TextTable) -> str:
     shared = [name for name in table.header if name and name in sites.header]
     for name in shared:
         known = set(sites.cells(name))
-        if len(known) > MOSTLY * sites.num_rows and (
-            np.mean([cell in known for cell in table.cells(name)]) > MOSTLY
+        if len(known) > columns.MOSTLY * sites.num_rows and (
+            np.mean([cell in known for cell in table.cells(name)]) > columns.MOSTLY
         ):
             return name
     result = f"of {', '.join(shared)}, which both have, none holds" if shared else "none holds"
@@ -266,7 +257,7 @@ def common_column(table: TextTable, sites: TextTable) -> str:
     )
 
 
-def check_covariate_names(table: TextTable, names: Guess, asked: InitOptions) -> None:
+def check_covariate_names(table: TextTable, names: columns.Guess, asked: InitOptions) -> None:
     """Raise where what was asked for is no covariate."""
     for name in asked.covariates:
         if asked.covariates.count(name) > 1:
@@ -276,7 +267,7 @@ def check_covariate_names(table: TextTable, names: Guess, asked: InitOptions) ->
             raise RieszError(f"--covariates names {name}, which is a coordinate or the value.")
 
 
-def usable_covariates(rows: DataRows, names: Guess, asked: InitOptions) -> list[str]:
+def usable_covariates(rows: DataRows, names: columns.Guess, asked: InitOptions) -> list[str]:
     """Those that are positive numbers; raises where what was asked for cannot be had."""
     positive = []
     for name, cells in rows.covariates.items():
@@ -298,7 +289,7 @@ def outside_notes(table: TextTable, site: str | None) -> list[Note]:
     """Which rows are left out, by the lines and by what most likely names them."""
     if not table.num_rows:
         return []
-    words = [name for name in table.header if name and not is_numeric(table, name)]
+    words = [name for name in table.header if name and not columns.is_numeric(table, name)]
     of = next((table.cells(name) for name in (site, *words) if name is not None), None)
     cells = None if of is None else [cell or "" for cell in of]
     return [Note("rows_left_out", which=format_rows(range(table.num_rows), table.lines, cells))]

@@ -27,6 +27,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.density.base import AbstractDensityKind, Prepared, states_by
 from riesz.density.correction import correct_draws
+from riesz.density.surrogate import start
 from riesz.density.surrogate.in_time import StepEquations, check_trajectory
 from riesz.density.surrogate.least_squares import (
     LARGEST,
@@ -37,18 +38,6 @@ from riesz.density.surrogate.least_squares import (
     trunk_branch_of,
 )
 from riesz.density.surrogate.rounds import STAGE, RoundSettings, fit_around, fit_in_rounds
-from riesz.density.surrogate.start import (
-    AnySurrogate,
-    check_nested,
-    default_penalty,
-    initial_surrogate,
-    initial_trajectory,
-    linear_coordinates,
-    penalty_in_time,
-    reference_penalty,
-    surrogate_at_sensors,
-    training_cost,
-)
 from riesz.errors import EngineError, RieszError
 from riesz.fem.assembly import jacobian
 from riesz.fem.default_solver import estimate_seconds
@@ -85,10 +74,10 @@ class SurrogateDensity(AbstractRecordDensity):
     """The posterior with a surrogate for the solution."""
 
     problem: InverseProblem
-    surrogate: AnySurrogate
+    surrogate: start.AnySurrogate
 
     def record(self, coordinates: Coordinates) -> Float[Array, " sensor"]:
-        return surrogate_at_sensors(self.problem, self.surrogate, coordinates)
+        return start.surrogate_at_sensors(self.problem, self.surrogate, coordinates)
 
     def seconds(self) -> float:
         return SECONDS
@@ -120,7 +109,7 @@ class Surrogate(RoundSettings, AbstractDensityKind):
 
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
-        check_nested(problem, self.name, self.gram)
+        start.check_nested(problem, self.name, self.gram)
         features = num_features(problem, self.num_bends, self.features)
         check_spanned(problem.num_coordinates, self)
         if problem.time is not None:
@@ -137,7 +126,7 @@ class Surrogate(RoundSettings, AbstractDensityKind):
             )
 
     def cost(self, solve: float, problem: InverseProblem, method: AbstractMethod) -> float:
-        training = training_cost(solve, problem)
+        training = start.training_cost(solve, problem)
         if isinstance(method, GaussianVI):
             return training
         return training + method.cost(SECONDS, problem.num_coordinates, len(problem.observed))
@@ -170,16 +159,16 @@ class Surrogate(RoundSettings, AbstractDensityKind):
             "features": num_features(problem, self.num_bends, self.features),
         }
         if problem.time is None:
-            penalty = default_penalty(problem, self)
-            surrogate = initial_surrogate(problem, network_key, **sizes)
+            penalty = start.default_penalty(problem, self)
+            surrogate = start.initial_surrogate(problem, network_key, **sizes)
         else:
-            penalty = penalty_in_time(problem, self)
-            surrogate = initial_trajectory(problem, penalty, network_key, **sizes)
+            penalty = start.penalty_in_time(problem, self)
+            surrogate = start.initial_trajectory(problem, penalty, network_key, **sizes)
         family = full_rank(problem.num_coordinates, problem.forward.dtype)
         # Its functions with no readout yet: the lifting alone, where Newton's method may start.
         bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
         with full_precision():
-            reference = reference_penalty(problem, penalty, surrogate)
+            reference = start.reference_penalty(problem, penalty, surrogate)
             # Double precision, whatever that of the problem: normal equations square the condition
             # number, and in single precision nothing would be left.
             with jax.enable_x64(True):
@@ -207,7 +196,9 @@ def trajectory_over_prior(
     """A trajectory that solves all steps for unknowns from the prior, and its equations."""
     network_key, fit_key = jr.split(key)
     features = num_features(problem, engine.num_bends, engine.features)
-    bare = initial_trajectory(problem, penalty, network_key, width=engine.width, features=features)
+    bare = start.initial_trajectory(
+        problem, penalty, network_key, width=engine.width, features=features
+    )
     prior = full_rank(problem.num_coordinates, problem.forward.dtype)
     result, sums = fit_around(problem, penalty, bare, prior, engine, fit_key, 1.0, None)
     assert isinstance(result, Trajectory)
@@ -250,7 +241,7 @@ def check_spanned(num_coordinates: int, settings: RoundSettings) -> None:
 
 def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
     """Functions of place: fewer where many unknowns would make the system too large."""
-    linear = linear_coordinates(problem)
+    linear = start.linear_coordinates(problem)
     others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
     largest = LARGEST if problem.time is None else LARGEST_IN_TIME
     return fitting_features(splits(linear, others, num_bends), wanted, largest)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from riesz.diagnose.criticism import sizes
 from riesz.diagnose.criticism.findings import Finding, Misfit, Readers
 from riesz.diagnose.criticism.law import Law
 from riesz.diagnose.criticism.patterns import covariate, neighbours, region_findings, site_points
@@ -23,13 +24,6 @@ from riesz.diagnose.criticism.residuals import (
     can_be_left_out,
     has_learned_noise,
     residuals_of,
-)
-from riesz.diagnose.criticism.sizes import (
-    Against,
-    outlier_findings,
-    outliers,
-    scatter_findings,
-    tails,
 )
 from riesz.errors import RieszError
 from riesz.notes import Note
@@ -168,10 +162,10 @@ def residual_findings(
     observed, law = draws.observed, own.law
     count = len(own.values)
     num_copies = int(np.clip(MOST_NUMBERS // count, FEWEST_COPIES, NUM_COPIES))
-    against = Against(own.values, law.copies(rng, num_copies) / own.sd)
+    against = sizes.Against(own.values, law.copies(rng, num_copies) / own.sd)
     noise, advice = describe_noise(problem)
-    scattered = scatter_findings(against, readers, noise)
-    far, _ = outliers(own.values)
+    scattered = sizes.scatter_findings(against, readers, noise)
+    far, _ = sizes.outliers(own.values)
     is_few = 0 < len(far) <= max(FEW, FEW_SHARE * count)
     shape, law = without_outliers(against, law, far if is_few else far[:0])
     if any(one.places for one in scattered) or has_learned_noise(problem.likelihood, count):
@@ -186,14 +180,14 @@ def residual_findings(
         *covariate(shape, law, known, observed.predicted.values().mean(axis=0), sd),
         *neighbours(shape, law, places, readers, sd, times),
         *scattered,
-        *tails(against, readers, noise, advice),
-        *outlier_findings(against, readers, observed.values, observed.censored, hangs),
+        *sizes.tails(against, readers, noise, advice),
+        *sizes.outlier_findings(against, readers, observed.values, observed.censored, hangs),
     ]
 
 
 def without_outliers(
-    against: Against, law: Law, far: Int[np.ndarray, " some"]
-) -> tuple[Against, Law]:
+    against: sizes.Against, law: Law, far: Int[np.ndarray, " some"]
+) -> tuple[sizes.Against, Law]:
     """Residuals to look for patterns in: without a few that are told by themselves, which would
     move all others."""
     if not len(far):
@@ -204,7 +198,7 @@ def without_outliers(
     cleared = [one / sd for one in scores]
     for one in cleared:
         one[..., far] = 0.0
-    return Against(*cleared).clip(), after
+    return sizes.Against(*cleared).clip(), after
 
 
 def describe_noise(problem: InverseProblem) -> tuple[str, Note]:

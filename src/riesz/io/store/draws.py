@@ -19,15 +19,7 @@ from riesz.io.store.files import archive_arrays, read_bytes, write_bytes
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.results import check_not_newer
 from riesz.mesh.mesh import Mesh
-from riesz.observe.distributions import (
-    BinomialDistribution,
-    LogNormalDistribution,
-    NegativeBinomialDistribution,
-    NormalDistribution,
-    NormalSumDistribution,
-    PoissonDistribution,
-    StudentDistribution,
-)
+from riesz.observe import distributions
 from riesz.observe.sites import SiteErrors
 from riesz.posterior.checks import FitFacts, ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.prediction.contraction import Contraction
@@ -51,13 +43,13 @@ DRAWS, FACTS, COURSE = "draws", "facts", "course"
 SAVED = {
     "Rounded": Quantised,
     "Learned": Contraction,
-    "NormalScatter": NormalDistribution,
-    "StudentScatter": StudentDistribution,
-    "SummedScatter": NormalSumDistribution,
-    "LogNormalScatter": LogNormalDistribution,
-    "PoissonScatter": PoissonDistribution,
-    "NegativeBinomialScatter": NegativeBinomialDistribution,
-    "BinomialScatter": BinomialDistribution,
+    "NormalScatter": distributions.NormalDistribution,
+    "StudentScatter": distributions.StudentDistribution,
+    "SummedScatter": distributions.NormalSumDistribution,
+    "LogNormalScatter": distributions.LogNormalDistribution,
+    "PoissonScatter": distributions.PoissonDistribution,
+    "NegativeBinomialScatter": distributions.NegativeBinomialDistribution,
+    "BinomialScatter": distributions.BinomialDistribution,
 } | {
     kind.__name__: kind
     for kind in (

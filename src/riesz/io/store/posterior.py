@@ -24,14 +24,8 @@ from riesz.io.store.probe import differing_parts, prior_of, probe, probe_toleran
 from riesz.io.store.results import check_not_newer
 from riesz.mesh.mesh import mesh_digest
 from riesz.notes import read_notes, to_json
+from riesz.posterior import family
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
-from riesz.posterior.family import (
-    AbstractGaussian,
-    EmpiricalDraws,
-    FullRank,
-    MeanField,
-    PriorUpdate,
-)
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import Layers, LocalFunctions, TrunkBranch
@@ -46,10 +40,10 @@ PARTS = ("distribution", "states", "history", "check", "surrogate_error")
 SAVED = {
     kind.__name__: kind
     for kind in (
-        MeanField,
-        FullRank,
-        PriorUpdate,
-        EmpiricalDraws,
+        family.MeanField,
+        family.FullRank,
+        family.PriorUpdate,
+        family.EmpiricalDraws,
         ImportanceCheck,
         SurrogateError,
         ExactStates,
@@ -123,7 +117,7 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
         from_plain(manifest.get(name), name, arrays, SAVED) for name in PARTS
     )
     if not (
-        isinstance(distribution, AbstractGaussian | EmpiricalDraws)
+        isinstance(distribution, family.AbstractGaussian | family.EmpiricalDraws)
         and isinstance(states, AbstractStateMap)
         and isinstance(history, dict)
         and all(isinstance(curve, jax.Array) for curve in history.values())
