@@ -17,7 +17,7 @@ from riesz.errors import RieszError
 from riesz.fem.default_solver import map_in_parts, split_in_parts
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior, check_unknown
-from riesz.priors.field import AbstractFieldLatent
+from riesz.priors.fields import AbstractFieldLatent
 from riesz.problem.problem import InverseProblem
 
 NUM_DIRECTIONS = 60

@@ -41,7 +41,7 @@ def bilaplacian(mesh):
 
     from riesz.fem.default_solver import choose_solver
     from riesz.fem.linear.sparse import SparseMatrix
-    from riesz.priors.field import NodalField
+    from riesz.priors.fields import NodalField
     from riesz.priors.representatives import node_volumes
     from riesz.priors.spde import NodalLatent, operator_equation, operator_parts
 

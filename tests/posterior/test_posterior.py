@@ -33,7 +33,7 @@ from riesz.prediction import sampling, statistics
 from riesz.prediction.predict import predict
 from riesz.prediction.quantity import BudgetTerm, Outflow, has_flux
 from riesz.prediction.statistics import collect
-from riesz.priors.field import AbstractField, AbstractFieldLatent
+from riesz.priors.fields import AbstractField, AbstractFieldLatent
 from riesz.problem.posing import inverse_problem
 
 NUM_DRAWS = 300

@@ -12,7 +12,7 @@ from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion, neumann
 from riesz.mesh.shapes import interval, rectangle
-from riesz.priors.field import FieldWeights
+from riesz.priors.fields import FieldWeights
 from riesz.priors.karhunen_loeve import KarhunenLoeve, karhunen_loeve_basis, karhunen_loeve_variance
 from riesz.priors.kernels import RBF, Matern12, Matern32, Matern52
 from riesz.priors.representatives import node_volumes

@@ -14,7 +14,7 @@ from riesz.fem.terms.weakform import diffusion, neumann
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region
-from riesz.priors.field import FieldWeights
+from riesz.priors.fields import FieldWeights
 from riesz.priors.latent import latent_space
 from riesz.priors.regions import Regions
 

@@ -12,7 +12,7 @@ from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle
-from riesz.priors.field import FieldWeights
+from riesz.priors.fields import FieldWeights
 from riesz.priors.spde import SPDEField
 
 

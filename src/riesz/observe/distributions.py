@@ -13,20 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
-from scipy.special import (
-    betainc,
-    betaln,
-    expit,
-    gammaln,
-    log_ndtr,
-    ndtri,
-    pdtr,
-    pdtrc,
-    stdtr,
-    stdtrit,
-    xlog1py,
-    xlogy,
-)
+from scipy import special
 
 from riesz.arrays import AnyArray, numpy_of
 
@@ -48,7 +35,7 @@ def inverse_link(link: str, state: AnyArray) -> AnyArray:
 SLOPES = {
     IDENTITY: np.ones_like,
     LOG: np.exp,
-    LOGIT: lambda eta: expit(eta) * expit(-eta),
+    LOGIT: lambda eta: special.expit(eta) * special.expit(-eta),
 }
 """The derivatives of inverse links."""
 
@@ -69,7 +56,7 @@ class Tails(NamedTuple):
 
 def normal_tails(white: Values, log_sd: Values) -> Tails:
     density = -0.5 * white**2 - log_sd - 0.5 * np.log(2 * np.pi)
-    return Tails(log_ndtr(white), density, log_ndtr(-white))
+    return Tails(special.log_ndtr(white), density, special.log_ndtr(-white))
 
 
 def tails_from_probabilities(below: Values, at: Values, above: Values) -> Tails:
@@ -112,7 +99,7 @@ class AbstractNormalDistribution(AbstractObservationDistribution):
         """Of all errors together."""
 
     def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
-        return eta + self.sd(parameters) * ndtri(probability)
+        return eta + self.sd(parameters) * special.ndtri(probability)
 
     def equivalent_sd(self, eta: Values, parameters: Parameters) -> Values:
         return np.broadcast_to(self.sd(parameters), eta.shape)
@@ -143,7 +130,7 @@ class StudentDistribution(AbstractObservationDistribution):
     degrees_of_freedom: float
 
     def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
-        return eta + parameters["sd"] * stdtrit(self.degrees_of_freedom, probability)
+        return eta + parameters["sd"] * special.stdtrit(self.degrees_of_freedom, probability)
 
     def equivalent_sd(self, eta: Values, parameters: Parameters) -> Values:
         tails = (self.degrees_of_freedom + 3) / (self.degrees_of_freedom + 1)
@@ -153,9 +140,11 @@ class StudentDistribution(AbstractObservationDistribution):
         degrees = self.degrees_of_freedom
         scale = sd * np.sqrt((degrees - 2) / degrees) if degrees > 2 else sd
         white = (measured - expected) / scale
-        height = -betaln(degrees / 2, 0.5) - 0.5 * np.log(degrees) - np.log(scale)
+        height = -special.betaln(degrees / 2, 0.5) - 0.5 * np.log(degrees) - np.log(scale)
         density = height - (degrees + 1) / 2 * np.log1p(white**2 / degrees)
-        return tails_from_probabilities(stdtr(degrees, white), density, stdtr(degrees, -white))
+        return tails_from_probabilities(
+            special.stdtr(degrees, white), density, special.stdtr(degrees, -white)
+        )
 
 
 class AbstractLinkedDistribution(AbstractObservationDistribution):
@@ -179,7 +168,9 @@ class LogNormalDistribution(AbstractLinkedDistribution):
     """By a factor, about a median."""
 
     def quantile(self, probability: Probabilities, eta: Values, parameters: Parameters) -> Values:
-        return self.location(eta, parameters) * np.exp(parameters["sd"] * ndtri(probability))
+        return self.location(eta, parameters) * np.exp(
+            parameters["sd"] * special.ndtri(probability)
+        )
 
     def spread(self, location: Values, parameters: Parameters) -> Values:
         return parameters["sd"] * np.abs(location)
@@ -204,9 +195,9 @@ class PoissonDistribution(AbstractLinkedDistribution):
 
     def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
         count = np.round(measured)
-        at = xlogy(count, expected) - expected - gammaln(count + 1)
-        below = np.where(count > 0, pdtr(np.maximum(count - 1, 0), expected), 0.0)
-        return tails_from_probabilities(below, at, pdtrc(count, expected))
+        at = special.xlogy(count, expected) - expected - special.gammaln(count + 1)
+        below = np.where(count > 0, special.pdtr(np.maximum(count - 1, 0), expected), 0.0)
+        return tails_from_probabilities(below, at, special.pdtrc(count, expected))
 
 
 class NegativeBinomialDistribution(AbstractLinkedDistribution):
@@ -225,10 +216,10 @@ class NegativeBinomialDistribution(AbstractLinkedDistribution):
     def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
         count, size = np.round(measured), expected**2 / np.maximum(sd**2 - expected, 1e-9 * sd**2)
         share = size / (size + expected)
-        ways = gammaln(count + size) - gammaln(size) - gammaln(count + 1)
-        at = ways + xlogy(size, share) + xlog1py(count, -share)
-        below = np.where(count > 0, betainc(size, np.maximum(count, 1.0), share), 0.0)
-        return tails_from_probabilities(below, at, betainc(count + 1, size, 1 - share))
+        ways = special.gammaln(count + size) - special.gammaln(size) - special.gammaln(count + 1)
+        at = ways + special.xlogy(size, share) + special.xlog1py(count, -share)
+        below = np.where(count > 0, special.betainc(size, np.maximum(count, 1.0), share), 0.0)
+        return tails_from_probabilities(below, at, special.betainc(count + 1, size, 1 - share))
 
 
 class BinomialDistribution(AbstractLinkedDistribution):
@@ -248,8 +239,10 @@ class BinomialDistribution(AbstractLinkedDistribution):
         trials = np.round(share * (1 - share) / sd**2)
         count = np.round(measured * trials)
         left = trials - count
-        at = -betaln(left + 1, count + 1) - np.log(trials + 1)
-        at = at + xlogy(count, share) + xlog1py(left, -share)
-        below = np.where(count > 0, betainc(left + 1, np.maximum(count, 1.0), 1 - share), 0.0)
-        above = np.where(left > 0, betainc(count + 1, np.maximum(left, 1.0), share), 0.0)
+        at = -special.betaln(left + 1, count + 1) - np.log(trials + 1)
+        at = at + special.xlogy(count, share) + special.xlog1py(left, -share)
+        below = np.where(
+            count > 0, special.betainc(left + 1, np.maximum(count, 1.0), 1 - share), 0.0
+        )
+        above = np.where(left > 0, special.betainc(count + 1, np.maximum(left, 1.0), share), 0.0)
         return tails_from_probabilities(below, at, above)

@@ -12,7 +12,7 @@ from riesz.errors import RieszError
 from riesz.observe.factors import AbstractFactor
 from riesz.observe.likelihood import AbstractLikelihood, Scale, flag_of
 from riesz.priors.correlated_residual import LocalEffect
-from riesz.priors.field import numbers_in
+from riesz.priors.fields import numbers_in
 
 
 class WithEffects(AbstractLikelihood):

@@ -35,7 +35,7 @@ from riesz.observe.sensors import (
     Outflows,
     SeveralSensors,
 )
-from riesz.priors.field import AbstractFieldLatent
+from riesz.priors.fields import AbstractFieldLatent
 from riesz.priors.latent import LatentSpace
 
 

@@ -19,7 +19,7 @@ from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.linear_states import NodeDraws, linear_states
-from riesz.priors.field import FieldCoefficient
+from riesz.priors.fields import FieldCoefficient
 from riesz.priors.latent import ManyZ
 from riesz.priors.regions import RegionValues
 from riesz.problem.problem import InverseProblem

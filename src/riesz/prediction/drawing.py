@@ -39,7 +39,7 @@ from riesz.prediction.quantity import FluxAt, has_flux, node_values
 from riesz.prediction.sampling import quantity_draws
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
-from riesz.priors.field import FieldCoefficient, numbers_in
+from riesz.priors.fields import FieldCoefficient, numbers_in
 from riesz.priors.regions import PiecewiseConstant
 from riesz.problem.problem import InverseProblem
 

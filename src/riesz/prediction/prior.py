@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.arrays import on_device
 from riesz.posterior.posterior import is_field, regions_of
-from riesz.priors.field import ALL, FieldCoefficient
+from riesz.priors.fields import ALL, FieldCoefficient
 from riesz.priors.gaussian_process import ScaledNodes
 from riesz.priors.latent import LatentSpace
 from riesz.problem.problem import InverseProblem

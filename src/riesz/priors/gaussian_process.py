@@ -21,31 +21,7 @@ from riesz.arrays import AnyArray, as_like, beside, linalg_of, numpy_of, on_devi
 from riesz.errors import RieszError
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
-from riesz.priors.field import (
-    ALL,
-    AbstractArrayField,
-    AbstractArrayLatent,
-    AbstractField,
-    AbstractPlaceField,
-    AnyWeights,
-    AtNodes,
-    Chosen,
-    GaussianField,
-    Mean,
-    NodalField,
-    Rest,
-    Scalar,
-    Transform,
-    WeightColumns,
-    Weights,
-    apply_transform,
-    as_mean,
-    by_scales,
-    mean_at_nodes,
-    mean_at_places,
-    over_nodes,
-    range_text,
-)
+from riesz.priors import fields
 from riesz.priors.kernels import (
     AbstractKernel,
     LearnedScales,
@@ -76,15 +52,15 @@ class Trend(eqx.Module):
         return xp.hstack([xp.ones_like(away[:, :1]), away])
 
 
-class KernelField(AbstractArrayField, AbstractPlaceField):
+class KernelField(fields.AbstractArrayField, fields.AbstractPlaceField):
     """Kernels centred at inducing points, with a weight each, and maybe a linear function beside
     them; of the place alone."""
 
     kernel: AbstractKernel
     inducing: Float[Array, "inducing dim"]
     nodes: Float[Array, "node dim"]
-    mean: Mean = eqx.field(static=True)
-    transform: Transform | None = eqx.field(static=True)
+    mean: fields.Mean = eqx.field(static=True)
+    transform: fields.Transform | None = eqx.field(static=True)
     learned: bool = eqx.field(static=True, default=False)  # the first weights are the scales
     trend: Trend | None = None
 
@@ -92,7 +68,7 @@ class KernelField(AbstractArrayField, AbstractPlaceField):
     def num_scales(self) -> int:
         return num_scales(self.kernel) if self.learned else 0
 
-    def at_place(self, x: Float[Array, " dim"], weights: Weights) -> Scalar:
+    def at_place(self, x: Float[Array, " dim"], weights: fields.Weights) -> fields.Scalar:
         count = self.num_scales
         return self.at_places(x[None], weights[:count], weights[None, count:])[0, 0]
 
@@ -103,8 +79,10 @@ class KernelField(AbstractArrayField, AbstractPlaceField):
         rest: Float[AnyArray, "draw rest"],
     ) -> Float[AnyArray, "draw point"]:
         """Anywhere, for draws that share scales."""
-        mean = mean_at_places(self.mean, points)
-        return apply_transform(self.transform, mean[None] + rest @ self.columns(points, scales).T)
+        mean = fields.mean_at_places(self.mean, points)
+        return fields.apply_transform(
+            self.transform, mean[None] + rest @ self.columns(points, scales).T
+        )
 
     def columns(
         self, points: Float[AnyArray, "point dim"], scales: Scales
@@ -116,14 +94,16 @@ class KernelField(AbstractArrayField, AbstractPlaceField):
             return columns
         return numpy_of(points).hstack([columns, self.trend.columns(points)])
 
-    def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
+    def nodal(self, weights: fields.AnyWeights, some: fields.Chosen = fields.ALL) -> fields.AtNodes:
         nodes = as_like(self.nodes, weights)[some]
         if isinstance(weights, np.ndarray):
-            return by_scales(lambda *own: self.at_places(nodes, *own), weights, self.num_scales)
-        return over_nodes(lambda x: self.at_place(x, weights), nodes)
+            return fields.by_scales(
+                lambda *own: self.at_places(nodes, *own), weights, self.num_scales
+            )
+        return fields.over_nodes(lambda x: self.at_place(x, weights), nodes)
 
 
-class ScaledField(AbstractArrayLatent):
+class ScaledField(fields.AbstractArrayLatent):
     """A field by kernels whose first coordinates are those of its sd and length scales.
 
     What `z` holds are the scales themselves, the kernels' weights, and those of a trend, each with
@@ -147,7 +127,7 @@ class ScaledField(AbstractArrayLatent):
     def num_coordinates(self) -> int:
         return self.num_scales + self.num_rest
 
-    def value_given(self, scales: Scales, rest: Rest) -> WeightColumns:
+    def value_given(self, scales: Scales, rest: fields.Rest) -> fields.WeightColumns:
         xp, kernel, places = numpy_of(rest), self.field.kernel, as_like(self.field.inducing, rest)
         own = self.spread.scales(kernel, scales)
         factor = covariance_factor(with_scales(kernel, own), places)
@@ -175,10 +155,10 @@ class ScaledField(AbstractArrayLatent):
         return self.description
 
 
-class ScaledNodes(AbstractArrayLatent):
+class ScaledNodes(fields.AbstractArrayLatent):
     """The same, where `z` holds the field's values at the nodes."""
 
-    field: AbstractField  # nodal
+    field: fields.AbstractField  # nodal
     weights: ScaledField
 
     @property
@@ -189,7 +169,7 @@ class ScaledNodes(AbstractArrayLatent):
     def num_coordinates(self) -> int:
         return self.weights.num_coordinates
 
-    def value_given(self, scales: Scales, rest: Rest) -> WeightColumns:
+    def value_given(self, scales: Scales, rest: fields.Rest) -> fields.WeightColumns:
         nodes = as_like(self.weights.field.nodes, rest)
         columns, weights = self.weights.linear_parts(nodes, scales, rest)
         return columns @ weights
@@ -227,8 +207,8 @@ class GP(AbstractFieldPrior):
 
     kernel: AbstractKernel
     inducing: int | Places = eqx.field(default=50, converter=as_inducing)
-    mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
-    transform: Transform | None = eqx.field(static=True, default=None)
+    mean: fields.Mean = eqx.field(static=True, default=0.0, converter=fields.as_mean)
+    transform: fields.Transform | None = eqx.field(static=True, default=None)
     learned: LearnedScales | None = eqx.field(static=True, default=None)
     at_nodes: bool = eqx.field(static=True, default=False)
 
@@ -236,20 +216,20 @@ class GP(AbstractFieldPrior):
         if isinstance(self.inducing, int) and self.inducing < 1:
             raise RieszError(f"inducing is {self.inducing}: give at least one point.")
 
-    def on(self, mesh: Mesh) -> GaussianField | ScaledField | ScaledNodes:
+    def on(self, mesh: Mesh) -> fields.GaussianField | ScaledField | ScaledNodes:
         kernel = kernel_on(self.kernel, mesh)
         places = inducing_points(self.inducing, mesh, kernel)
         factor = covariance_factor(kernel, places)
         nodes = on_device(mesh.nodes)
-        mean = mean_at_nodes(self.mean, mesh)
+        mean = fields.mean_at_nodes(self.mean, mesh)
         description = (
             f"GP field, {kernel.describe()}, {len(places)} inducing points"
             f"{format_request(self.inducing, len(places))} keep "
             f"{100 * inducing_variance(kernel, places, factor, mesh.nodes):.1f} % of the variance, "
-            f"{range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
+            f"{fields.range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
         )
         learned, device_places = self.learned, on_device(places)
-        nodal = NodalField(on_device(mean), self.transform)
+        nodal = fields.NodalField(on_device(mean), self.transform)
         field = KernelField(
             kernel, device_places, nodes, self.mean, self.transform, learned is not None
         )
@@ -260,14 +240,14 @@ class GP(AbstractFieldPrior):
         whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
         if self.at_nodes:
             at_nodes = on_device(kernel.matrix(mesh.nodes, places) @ whitening)
-            return GaussianField(nodal, description, mesh.num_nodes, at_nodes)
-        return GaussianField(field, description, len(places), on_device(whitening))
+            return fields.GaussianField(nodal, description, mesh.num_nodes, at_nodes)
+        return fields.GaussianField(field, description, len(places), on_device(whitening))
 
 
 def LogGP(
     kernel: AbstractKernel,
     inducing: Any = 50,
-    median: Mean = 1.0,
+    median: fields.Mean = 1.0,
     learned: LearnedScales | None = None,
     *,
     at_nodes: bool = False,
@@ -324,7 +304,7 @@ class BoundaryGP(AbstractFieldPrior):
     """
 
     kernel: AbstractKernel
-    mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
+    mean: fields.Mean = eqx.field(static=True, default=0.0, converter=fields.as_mean)
     trend_sd: float | None = eqx.field(static=True, default=None, converter=as_trend_sd)
     inducing: int = eqx.field(static=True, default=12)
     learned: LearnedScales | None = eqx.field(static=True, default=None)
@@ -335,7 +315,7 @@ class BoundaryGP(AbstractFieldPrior):
         if self.trend_sd is not None and not 0 < self.trend_sd < np.inf:
             raise RieszError(f"trend_sd is {self.trend_sd}: it must be positive and finite.")
 
-    def on(self, mesh: Mesh) -> GaussianField | ScaledField:
+    def on(self, mesh: Mesh) -> fields.GaussianField | ScaledField:
         kernel = kernel_on(self.kernel, mesh)
         rim = mesh.nodes[boundary_node_mask(mesh)]
         scales = np.asarray(kernel.length_scale)
@@ -348,14 +328,13 @@ class BoundaryGP(AbstractFieldPrior):
         field = KernelField(
             kernel, device_places, nodes, self.mean, None, learned is not None, trend
         )
-        spread = np.hypot(float(kernel.sd), trend_sd)
+        spread = np.atleast_1d(np.hypot(float(kernel.sd), trend_sd))
+        middle = fields.range_text(fields.mean_at_nodes(self.mean, mesh), spread, None)
         description = (
             f"boundary GP, {kernel.describe()}, {len(places)} points of the boundary"
             f"{format_request(self.inducing, len(places))} keep "
             f"{100 * inducing_variance(kernel, places, factor, rim):.1f} % of the variance, about "
-            f"a linear trend with sd {trend_sd:.4g}, "
-            f"{range_text(mean_at_nodes(self.mean, mesh), np.atleast_1d(spread), None)} in the "
-            "middle"
+            f"a linear trend with sd {trend_sd:.4g}, {middle} in the middle"
         )
         if learned is not None:
             description += f"; its sd and length learned, {learned.describe()}"
@@ -364,4 +343,4 @@ class BoundaryGP(AbstractFieldPrior):
         whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
         whitening = sla.block_diag(whitening, trend_sd * np.eye(1 + mesh.dim))
         count = len(places) + 1 + mesh.dim
-        return GaussianField(field, description, count, on_device(whitening))
+        return fields.GaussianField(field, description, count, on_device(whitening))

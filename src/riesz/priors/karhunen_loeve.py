@@ -17,22 +17,7 @@ from riesz.errors import RieszError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
 from riesz.mesh.mesh import Mesh
-from riesz.priors.field import (
-    ALL,
-    NODES_AT_ONCE,
-    AbstractArrayField,
-    AnyWeights,
-    AtNodes,
-    Chosen,
-    GaussianField,
-    Mean,
-    Transform,
-    apply_transform,
-    as_mean,
-    cell_values,
-    mean_at_nodes,
-    range_text,
-)
+from riesz.priors import fields
 from riesz.priors.kernels import AbstractKernel, kernel_on
 from riesz.priors.latent import AbstractFieldPrior
 from riesz.priors.representatives import node_volumes, spread_nodes, volumes_about
@@ -41,12 +26,12 @@ DENSE_NODES = 1200
 """The eigenproblem is solved at all nodes up to this number, and at this many nodes beyond."""
 
 
-class InterpolatedField(AbstractArrayField):
+class InterpolatedField(fields.AbstractArrayField):
     """A combination of nodal functions, linear in each cell, then transformed point by point."""
 
     basis: Float[Array, "weight node"]
     mean: Float[Array, " node"]
-    transform: Transform | None = eqx.field(static=True)
+    transform: fields.Transform | None = eqx.field(static=True)
 
     def gather(self, domain: Domain) -> PyTree[Array]:
         return self.basis[:, domain.corners], self.mean[domain.corners]
@@ -54,15 +39,15 @@ class InterpolatedField(AbstractArrayField):
     def at(
         self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
     ) -> Float[Array, ""]:
-        basis, mean = cell_values(local, "Karhunen-Loeve field")
+        basis, mean = fields.cell_values(local, "Karhunen-Loeve field")
         # The basis first: it is the same for all samples of the weights.
         functions = sum(basis[:, i] * shape for i, shape in enumerate(point.barycentric))
         middle = sum(mean[i] * shape for i, shape in enumerate(point.barycentric))
-        return apply_transform(self.transform, middle + functions @ weights)
+        return fields.apply_transform(self.transform, middle + functions @ weights)
 
-    def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
+    def nodal(self, weights: fields.AnyWeights, some: fields.Chosen = fields.ALL) -> fields.AtNodes:
         basis, mean = as_like(self.basis, weights), as_like(self.mean, weights)
-        return apply_transform(self.transform, mean[some] + weights @ basis[:, some])
+        return fields.apply_transform(self.transform, mean[some] + weights @ basis[:, some])
 
 
 class KarhunenLoeve(AbstractFieldPrior):
@@ -75,26 +60,26 @@ class KarhunenLoeve(AbstractFieldPrior):
 
     kernel: AbstractKernel
     num_terms: int = eqx.field(static=True, default=16)
-    mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
-    transform: Transform | None = eqx.field(static=True, default=None)
+    mean: fields.Mean = eqx.field(static=True, default=0.0, converter=fields.as_mean)
+    transform: fields.Transform | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         if self.num_terms < 1:
             raise RieszError(f"num_terms is {self.num_terms}: give at least one.")
 
-    def on(self, mesh: Mesh) -> GaussianField:
+    def on(self, mesh: Mesh) -> fields.GaussianField:
         kernel = kernel_on(self.kernel, mesh)
         basis = karhunen_loeve_basis(mesh, kernel, self.num_terms)
-        mean = mean_at_nodes(self.mean, mesh)
+        mean = fields.mean_at_nodes(self.mean, mesh)
         sd = np.sqrt(np.sum(basis**2, axis=0))
         kept = karhunen_loeve_variance(mesh, kernel, basis)
         description = (
             f"Karhunen-Loeve field, {kernel.describe()}, {self.num_terms} terms keep "
             f"{100 * kept:.1f} % of the variance, "
-            f"{range_text(mean, sd, self.transform)}"
+            f"{fields.range_text(mean, sd, self.transform)}"
         )
         field = InterpolatedField(jnp.asarray(basis), jnp.asarray(mean), self.transform)
-        return GaussianField(field, description, self.num_terms)
+        return fields.GaussianField(field, description, self.num_terms)
 
 
 def karhunen_loeve_basis(
@@ -120,8 +105,8 @@ def karhunen_loeve_basis(
         values, functions = eigenpairs(kernel, places, volumes, num_terms)
         carried = (functions * volumes / np.sqrt(values)[:, None]).T
         basis = np.empty((num_terms, mesh.num_nodes))
-        for start in range(0, mesh.num_nodes, NODES_AT_ONCE):
-            part = slice(start, start + NODES_AT_ONCE)
+        for start in range(0, mesh.num_nodes, fields.NODES_AT_ONCE):
+            part = slice(start, start + fields.NODES_AT_ONCE)
             basis[:, part] = (kernel.matrix(mesh.nodes[part], places) @ carried).T
     largest = np.take_along_axis(basis, np.abs(basis).argmax(axis=1)[:, None], axis=1)
     return basis * np.sign(largest)

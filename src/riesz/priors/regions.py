@@ -13,7 +13,7 @@ from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import REST, node_shares, region_of_cells
-from riesz.priors.field import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
+from riesz.priors.fields import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
 from riesz.priors.latent import AbstractFieldPrior, Parametric, parametric
 
 

@@ -21,17 +21,7 @@ from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem, with_form
 from riesz.fem.terms.weakform import diffusion, reaction, robin
 from riesz.mesh.mesh import Mesh
-from riesz.priors.field import (
-    AbstractField,
-    AbstractFieldLatent,
-    Mean,
-    NodalField,
-    Transform,
-    as_mean,
-    as_positive_number,
-    mean_at_nodes,
-    range_text,
-)
+from riesz.priors import fields
 from riesz.priors.kernels import LearnedScales, length_scale_on, scale_labels
 from riesz.priors.latent import AbstractFieldPrior
 from riesz.priors.representatives import node_volumes, spread_nodes
@@ -44,10 +34,10 @@ CALIBRATED_NODES = 64
 """Nodes over which the variance is held to what was asked for."""
 
 
-class NodalLatent(AbstractFieldLatent):
+class NodalLatent(fields.AbstractFieldLatent):
     """An unknown with one standard normal coordinate a node."""
 
-    field: AbstractField
+    field: fields.AbstractField
     operator: SparseMatrix  # A, scaled by tau
     root_volumes: Float[Array, " node"]
     description: str = eqx.field(static=True)
@@ -67,7 +57,7 @@ class NodalLatent(AbstractFieldLatent):
         return self.description
 
 
-class ScaledNodalLatent(AbstractFieldLatent):
+class ScaledNodalLatent(fields.AbstractFieldLatent):
     r"""The same with an sd and a length scale that are unknown too; their coordinates come first.
 
     The variance of the field that unit white noise makes falls with $\kappa^{-2\nu}$.
@@ -75,7 +65,7 @@ class ScaledNodalLatent(AbstractFieldLatent):
 
     num_scales = 2
 
-    field: AbstractField
+    field: fields.AbstractField
     pattern: SparsePattern
     parts: Float[Array, "3 entry"]  # of the operator: without kappa, times kappa, times its square
     root_volumes: Float[Array, " node"]
@@ -119,16 +109,16 @@ class SPDEField(AbstractFieldPrior):
     quantity. With `learned` both scales are unknown as well, the given ones being their medians.
     """
 
-    sd: float = eqx.field(static=True, converter=partial(as_positive_number, "sd"))
+    sd: float = eqx.field(static=True, converter=partial(fields.as_positive_number, "sd"))
     length_scale: float | None = eqx.field(
         static=True,
         default=None,
         converter=lambda given: (
-            None if given is None else as_positive_number("length_scale", given)
+            None if given is None else fields.as_positive_number("length_scale", given)
         ),
     )
-    mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
-    transform: Transform | None = eqx.field(static=True, default=None)
+    mean: fields.Mean = eqx.field(static=True, default=0.0, converter=fields.as_mean)
+    transform: fields.Transform | None = eqx.field(static=True, default=None)
     learned: LearnedScales | None = eqx.field(static=True, default=None)
 
     def on(self, mesh: Mesh) -> NodalLatent | ScaledNodalLatent:
@@ -144,13 +134,13 @@ class SPDEField(AbstractFieldPrior):
         spread = spread_nodes(mesh, count, np.full(mesh.dim, length_scale))
         variance = mean_variance(solver, operator, root_volumes, jnp.asarray(spread))
         tau = np.sqrt(float(variance)) / self.sd
-        mean = mean_at_nodes(self.mean, mesh)
+        mean = fields.mean_at_nodes(self.mean, mesh)
         description = (
             f"Matern field by a stochastic PDE, sd {self.sd:.4g}, length scale "
             f"{length_scale:.4g}, one unknown a node, "
-            f"{range_text(mean, np.array([self.sd]), self.transform)}"
+            f"{fields.range_text(mean, np.array([self.sd]), self.transform)}"
         )
-        field, learned = NodalField(jnp.asarray(mean), self.transform), self.learned
+        field, learned = fields.NodalField(jnp.asarray(mean), self.transform), self.learned
         if learned is None:
             scaled = SparseMatrix(pattern, tau * operator.values)
             # Ready for all solves to come.

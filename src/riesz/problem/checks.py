@@ -25,7 +25,7 @@ from riesz.notes import Note, NoteWarning
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
-from riesz.priors.field import AbstractFieldLatent, FieldCoefficient
+from riesz.priors.fields import AbstractFieldLatent, FieldCoefficient
 from riesz.priors.latent import LatentSpace, Z, value_of
 from riesz.problem.dependence import dependence
 from riesz.problem.observation_in_time import ObservationInTime

@@ -22,7 +22,7 @@ from riesz.fem.time.axis import TimeAxis
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
-from riesz.priors.field import FieldCoefficient
+from riesz.priors.fields import FieldCoefficient
 from riesz.priors.latent import LatentSpace
 
 WIDTH = 14

@@ -31,7 +31,7 @@ from riesz.fem.terms.coefficient import (
 from riesz.fem.terms.pointwise import Point, State
 from riesz.fem.terms.weakform import PointSource, Term
 from riesz.notes import Note, NoteWarning
-from riesz.priors.field import FieldCoefficient
+from riesz.priors.fields import FieldCoefficient
 from riesz.priors.latent import LatentSpace
 
 INFORMATIVE = 0.25

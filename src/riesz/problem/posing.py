@@ -41,7 +41,7 @@ from riesz.observe.joint import Joint
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations, join_observations, with_centres
 from riesz.observe.sensors import stack_operators
-from riesz.priors.field import AbstractFieldLatent
+from riesz.priors.fields import AbstractFieldLatent
 from riesz.priors.latent import LatentSpace, latent_space
 from riesz.problem import checks
 from riesz.problem.dependence import dependence

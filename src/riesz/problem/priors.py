@@ -14,7 +14,7 @@ from riesz.fem.terms.weakform import SCALAR, Shape, Term
 from riesz.mesh.location import locate
 from riesz.notes import Note, NoteWarning
 from riesz.observe.likelihood import AbstractLikelihood, scale_at
-from riesz.priors.field import AbstractFieldLatent, FieldCoefficient
+from riesz.priors.fields import AbstractFieldLatent, FieldCoefficient
 from riesz.priors.latent import AbstractLatent, LatentSpace, value_of
 
 Coordinates = Float[Array, " coordinate"]

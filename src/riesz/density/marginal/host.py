@@ -24,7 +24,7 @@ from riesz.density.marginal.systems import AbstractDataSystem, Columns, data_sys
 from riesz.fem.terms.coefficient import Constant
 from riesz.method.training import minimise
 from riesz.observe.effects import WithEffects
-from riesz.priors.field import FieldCoefficient
+from riesz.priors.fields import FieldCoefficient
 from riesz.priors.gaussian_process import KernelField, ScaledField, ScaledNodes
 from riesz.problem.linearity import (
     Parts,

@@ -22,7 +22,7 @@ from riesz.fem.elements.space import Operator
 from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.time.time_stepping import fits_all_at_once
-from riesz.priors.field import numbers_in
+from riesz.priors.fields import numbers_in
 from riesz.priors.latent import ManyZ, Z
 from riesz.problem.dependence import dependence
 from riesz.problem.linearity import Parts, linear_parts, once_per_problem

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, PyTree
 
 import riesz as rz
 from riesz.diagnose.criticism.findings import Finding
-from riesz.priors.field import FieldCoefficient
+from riesz.priors.fields import FieldCoefficient
 from riesz.priors.regions import RegionValues
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.blind.model import Model

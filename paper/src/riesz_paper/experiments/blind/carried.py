@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
 from riesz.mesh.refinement import Refinement
-from riesz.priors.field import GaussianField, NodalField
+from riesz.priors.fields import GaussianField, NodalField
 from riesz.priors.gaussian_process import KernelField
 from riesz.priors.karhunen_loeve import InterpolatedField
 from riesz.problem.problem import InverseProblem

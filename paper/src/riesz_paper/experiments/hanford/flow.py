@@ -18,7 +18,7 @@ from riesz.fem.terms.weakform import diffusion, point_source
 from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.priors.field import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
+from riesz.priors.fields import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
 from riesz.priors.latent import LatentSpace
 from riesz.problem.posing import inverse_problem, with_observations
 from riesz.problem.problem import InverseProblem

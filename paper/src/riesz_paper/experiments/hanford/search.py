@@ -24,7 +24,7 @@ from riesz.density.exact import (
 from riesz.fem.assembly import with_dirichlet
 from riesz.fem.default_solver import map_in_parts
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.priors.field import FieldWeights
+from riesz.priors.fields import FieldWeights
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.hanford.flow import UNKNOWN
 from riesz_paper.experiments.hanford.prior import CellPrior
