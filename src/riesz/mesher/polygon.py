@@ -22,14 +22,7 @@ from riesz.geometry.outline import (
 from riesz.mesh.facets import boundary_facets, node_neighbours
 from riesz.mesh.mesh import BOUNDARY, Mesh, cell_volumes, drop_unused_nodes
 from riesz.mesh.rows import pair_keys
-from riesz.mesher.refinement import (
-    Survey,
-    conform,
-    diameters,
-    encroaching,
-    opposite_points,
-    refine_triangulation,
-)
+from riesz.mesher import refinement
 from riesz.mesher.sizing import SizeField, uniform_size, with_sources
 from riesz.mesher.skeleton import RING_TAGS, Rings, Skeleton, cut_corners, skeleton_of, with_points
 
@@ -65,7 +58,7 @@ def smooth(skeleton: Skeleton, rings: Rings, field: SizeField, num_rounds: int) 
     encroach on a segment.
     """
     for _ in range(num_rounds):
-        skeleton, survey = conform(skeleton, rings)
+        skeleton, survey = refinement.conform(skeleton, rings)
         cells = survey.mesh.cells[survey.inside]
         free = np.zeros(len(skeleton.points), dtype=bool)
         free[cells] = True
@@ -94,8 +87,8 @@ def move_points(
     skeleton: Skeleton, moved: Float[np.ndarray, "point 2"], free: Bool[np.ndarray, " point"]
 ) -> Skeleton:
     """The skeleton with free points moved, except for those that would encroach on a segment."""
-    middle, length = diameters(skeleton)
-    clear, _ = encroaching(moved[free], middle, length / 2)
+    middle, length = refinement.diameters(skeleton)
+    clear, _ = refinement.encroaching(moved[free], middle, length / 2)
     index = np.flatnonzero(free)[clear]
     points = skeleton.points.copy()
     points[index] = moved[index]
@@ -230,36 +223,36 @@ def lines_by_name(lines: Mapping[str, Any] | None) -> dict[str, list[Line]]:
 
 def fill(
     skeleton: Skeleton, rings: Rings, field: SizeField, floor: float
-) -> tuple[Skeleton, Survey]:
+) -> tuple[Skeleton, refinement.Survey]:
     """Points throughout the domain such that all its cells are small and round enough."""
     skeleton = cut_corners(skeleton, field, rings)
-    skeleton, survey = conform(skeleton, rings, field)
+    skeleton, survey = refinement.conform(skeleton, rings, field)
     skeleton, field = adapt_to_details(skeleton, survey, rings, field, floor)
     # First only the right density: what smoothing cannot mend, the last pass does.
-    skeleton, _ = refine_triangulation(
+    skeleton, _ = refinement.refine_triangulation(
         skeleton, rings, partial(too_large, field), split=False, settle=0.005
     )
     skeleton = smooth(skeleton, rings, field, NUM_SMOOTHINGS)
-    return refine_triangulation(skeleton, rings, partial(too_poor, field), split=True)
+    return refinement.refine_triangulation(skeleton, rings, partial(too_poor, field), split=True)
 
 
 def adapt_to_details(
-    skeleton: Skeleton, survey: Survey, rings: Rings, field: SizeField, floor: float
+    skeleton: Skeleton, survey: refinement.Survey, rings: Rings, field: SizeField, floor: float
 ) -> tuple[Skeleton, SizeField]:
     """Segments and size field graded away from short segments and narrow necks."""
     while True:
         adapted = with_sources(field, skeleton.points, np.maximum(details(skeleton, survey), floor))
         # Halves of what is longer than twice the claim stay above it: so this comes to an end.
-        refined, survey = conform(skeleton, rings, adapted, slack=2.0)
+        refined, survey = refinement.conform(skeleton, rings, adapted, slack=2.0)
         if len(refined.points) == len(skeleton.points):
             return skeleton, adapted
         skeleton = refined
 
 
-def details(skeleton: Skeleton, survey: Survey) -> Float[np.ndarray, " point"]:
+def details(skeleton: Skeleton, survey: refinement.Survey) -> Float[np.ndarray, " point"]:
     """How small the skeleton is around each point: its segments, and what lies across from it."""
-    _, length = diameters(skeleton)
-    apex, distance = opposite_points(survey, skeleton)
+    _, length = refinement.diameters(skeleton)
+    apex, distance = refinement.opposite_points(survey, skeleton)
     smallest = np.full(len(skeleton.points), np.inf)
     np.minimum.at(smallest, skeleton.segments, np.minimum(length, distance.min(axis=1))[:, None])
     seen = np.isfinite(distance)
@@ -279,7 +272,9 @@ def too_poor(field: SizeField, lengths, centres, radii) -> Bool[np.ndarray, " ce
     return thin | long | (np.sqrt(3) * radii > 1.5 * field(centres))
 
 
-def extract_mesh(skeleton: Skeleton, survey: Survey, names: tuple[str, ...], area: float) -> Mesh:
+def extract_mesh(
+    skeleton: Skeleton, survey: refinement.Survey, names: tuple[str, ...], area: float
+) -> Mesh:
     """The cells inside the domain as a mesh, with its tagged facets."""
     nodes, cells, new_index = drop_unused_nodes(
         survey.mesh.points, survey.mesh.cells[survey.inside]

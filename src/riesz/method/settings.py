@@ -25,21 +25,15 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from riesz.errors import RieszError, any_of, nearest
-from riesz.fem.linear.linear_solve import (
-    AbstractLinearSolver,
-    Automatic,
-    ConjugateGradients,
-    Dense,
-    SparseLU,
-)
+from riesz.fem.linear import linear_solve
 from riesz.penalty.gram import Gram
 from riesz.posterior.posterior import Posterior
 
 SOLVERS = {
-    "auto": Automatic,
-    "sparse-lu": SparseLU,
-    "dense": Dense,
-    "conjugate-gradients": ConjugateGradients,
+    "auto": linear_solve.Automatic,
+    "sparse-lu": linear_solve.SparseLU,
+    "dense": linear_solve.Dense,
+    "conjugate-gradients": linear_solve.ConjugateGradients,
 }
 
 Own = TypeVar("Own", bound="Settings")
@@ -50,8 +44,8 @@ def as_number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def as_solver(value: Any) -> AbstractLinearSolver:
-    if isinstance(value, AbstractLinearSolver):
+def as_solver(value: Any) -> linear_solve.AbstractLinearSolver:
+    if isinstance(value, linear_solve.AbstractLinearSolver):
         return value
     if isinstance(value, str) and value in SOLVERS:
         return SOLVERS[value]()
@@ -101,7 +95,8 @@ ShareOrZero = Annotated[
 ]
 Flag = Annotated[bool, BeforeValidator(as_number), Field(strict=True, description="true or false")]
 Solver = Annotated[
-    AbstractLinearSolver | Literal["auto", "sparse-lu", "dense", "conjugate-gradients"],
+    linear_solve.AbstractLinearSolver
+    | Literal["auto", "sparse-lu", "dense", "conjugate-gradients"],
     PlainValidator(as_solver),
     Field(description=f"{any_of(SOLVERS)}, or in Python a linear solver"),
 ]

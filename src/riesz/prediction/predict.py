@@ -13,19 +13,11 @@ from riesz.mesh.location import locate
 from riesz.observe.effects import design_elsewhere
 from riesz.observe.grouped import GroupedNormal
 from riesz.posterior.posterior import Posterior, check_levels
-from riesz.prediction import statistics
+from riesz.prediction import sampling, statistics
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.in_time import TransientDraw, point_rows, reading
 from riesz.prediction.new_points import NewPoints, new_points
 from riesz.prediction.quantity import Quantity, quantity_named
-from riesz.prediction.sampling import (
-    NewMeasurement,
-    Plain,
-    Sampler,
-    draw_chunks,
-    locate_places,
-    measure_at_sensors,
-)
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import MEASUREMENT, STATE
 
@@ -84,13 +76,15 @@ def predict(
         result = statistics.over_places(there.new_measurements, *sizes, quantiles, exceed, **keep)
     else:
         if at_sensors:
-            sampler = measure_at_sensors
+            sampler = sampling.measure_at_sensors
         elif is_measured:
             state = sampler_of(posterior, STATE, at, 0, **where)
-            sampler = NewMeasurement(state, covariates_at(posterior.problem, at, design, times))
+            sampler = sampling.NewMeasurement(
+                state, covariates_at(posterior.problem, at, design, times)
+            )
         else:
             sampler = sampler_of(posterior, quantity, at, experiment, **where)
-        chunks = draw_chunks(posterior, sampler, **drawn)
+        chunks = sampling.draw_chunks(posterior, sampler, **drawn)
         result = statistics.collect(chunks, num_draws, quantiles, exceed, **keep)
     fill = at.fill if isinstance(at, Grid) else np.asarray
     if times is not None:
@@ -130,7 +124,7 @@ def sampler_of(
     times: Any,
     under: InverseProblem | None,
     tolerance: float | None,
-) -> Sampler:
+) -> sampling.Sampler:
     """What is computed of each draw of the unknowns and its state."""
     problem = posterior.problem
     if times is not None:
@@ -138,11 +132,11 @@ def sampler_of(
         result = reading(posed, times, at, tolerance=tolerance)
         return TransientDraw(posed, posterior.states, result, posed.default_solver())
     if isinstance(quantity, str):
-        where = locate_places(problem, at, tolerance)
-        return Plain(quantity_named(problem, quantity, where, experiment))
+        where = sampling.locate_places(problem, at, tolerance)
+        return sampling.Plain(quantity_named(problem, quantity, where, experiment))
     if at is not None:
         raise RieszError("a function of (problem, state, z) knows its places: leave `at` out.")
-    return Plain(quantity)
+    return sampling.Plain(quantity)
 
 
 def covariates_at(

@@ -27,14 +27,9 @@ from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
 from riesz.priors.fields import AbstractFieldLatent, FieldCoefficient
 from riesz.priors.latent import LatentSpace, Z, value_of
+from riesz.problem import priors
 from riesz.problem.dependence import dependence
 from riesz.problem.observation_in_time import ObservationInTime
-from riesz.problem.priors import (
-    check_noise_priors,
-    check_noise_sign,
-    check_other_priors,
-    check_term_priors,
-)
 
 Coordinates = Float[Array, " coordinate"]
 
@@ -154,9 +149,9 @@ def check_parts(parts: Described, latents: LatentSpace) -> None:
     """Raise where priors have wrong shapes or signs for their places; warn of what is unused."""
     for forward in parts.forwards:
         for term in forward.form.terms:
-            check_term_priors(term, latents, forward.space.mesh.dim)
-        check_other_priors(forward, latents)
-    check_noise_priors(parts.likelihood, parts.num_sensors, latents)
+            priors.check_term_priors(term, latents, forward.space.mesh.dim)
+        priors.check_other_priors(forward, latents)
+    priors.check_noise_priors(parts.likelihood, parts.num_sensors, latents)
     z = unknowns_in_the_middle(latents, parts)
     then = [z] if parts.time is None else [at_time(z, one) for one in parts.time.ends()]
     try:
@@ -169,7 +164,7 @@ def check_parts(parts: Described, latents: LatentSpace) -> None:
         raise RieszError(
             f"a function in the problem reads the unknown {name!r}, {no_prior(name, latents.names)}"
         ) from None
-    check_noise_sign(latents, parts.likelihood, z)
+    priors.check_noise_sign(latents, parts.likelihood, z)
     for forward in parts.forwards if parts.time is None or parts.time.initial is None else ():
         check_level(forward, then[0])
     tell_unused(parts, then[0])

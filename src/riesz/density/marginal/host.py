@@ -26,14 +26,7 @@ from riesz.method.training import minimise
 from riesz.observe.effects import WithEffects
 from riesz.priors.fields import FieldCoefficient
 from riesz.priors.gaussian_process import KernelField, ScaledField, ScaledNodes
-from riesz.problem.linearity import (
-    Parts,
-    beside_the_equation,
-    by_equation,
-    linear_parts,
-    once_per_problem,
-    read_by_state,
-)
+from riesz.problem import linearity
 from riesz.problem.problem import InverseProblem
 
 ROUGH = 1e-5
@@ -141,14 +134,16 @@ def log_prior(others: Scales) -> float:
     return -0.5 * float(others @ others + len(others) * np.log(2 * np.pi))
 
 
-@once_per_problem
+@linearity.once_per_problem
 def rough_mode(problem: InverseProblem) -> Scales | None:
     """By LU: asked for by whoever compares models, and where the engine's search begins."""
-    model = data_model(problem, linear_parts(problem), point_map_at_sensors(problem))
+    model = data_model(problem, linearity.linear_parts(problem), point_map_at_sensors(problem))
     return None if model is None else model.rough_mode()
 
 
-def data_model(problem: InverseProblem, parts: Parts, at: AbstractPointMap) -> DataModel | None:
+def data_model(
+    problem: InverseProblem, parts: linearity.Parts, at: AbstractPointMap
+) -> DataModel | None:
     """The model of a problem's data; None where other unknowns do more than scale or blur, or
     where observations share noise."""
     if not isinstance(at, TabulatedPoints) or not problem.likelihood.is_independent:
@@ -166,7 +161,7 @@ def data_model(problem: InverseProblem, parts: Parts, at: AbstractPointMap) -> D
         columns, growth = component_columns(problem, at, name)
         components.append(Component(name, columns, scales, np.searchsorted(linear, own), growth))
     noise = np.setdiff1d(np.arange(len(others)), np.concatenate([*known, np.zeros(0, int)]))
-    if read_by_state(problem, or_shifts=True)[others[noise]].any():
+    if linearity.read_by_state(problem, or_shifts=True)[others[noise]].any():
         return None
     origin = on_device(np.zeros(parts.num_coordinates))
     offset = np.asarray(data_mean_at(problem, at, origin))
@@ -187,13 +182,13 @@ def component_columns(
 ) -> tuple[Callable[[Scales], Columns], Growth | None]:
     """By a program or, for fields that many numbers describe, on the host; and how they grow."""
     likelihood, latent = problem.likelihood, problem.latents.latents[name]
-    prescribed, shifts = beside_the_equation(problem)
+    prescribed, shifts = linearity.beside_the_equation(problem)
     scaled = latent.weights if isinstance(latent, ScaledNodes) else latent
     growth = scaled.growth() if isinstance(scaled, ScaledField) else None
     local = given = None
     if isinstance(likelihood, WithEffects) and name == likelihood.local_name:
         local = likelihood.local
-    if local is not None and name not in by_equation(problem).reads | prescribed.reads:
+    if local is not None and name not in linearity.by_equation(problem).reads | prescribed.reads:
         given = np.asarray(local.points, float), None
     elif isinstance(latent, ScaledNodes) and name not in prescribed.reads | shifts.reads:
         given = np.asarray(latent.weights.field.nodes, float), np.asarray(at.by_value[name])
@@ -227,8 +222,8 @@ def is_field_of(value: Any, name: str) -> bool:
 
 def is_prescribed_alone(problem: InverseProblem, name: str) -> bool:
     """Whether an unknown is read by prescribed values alone, each the field itself or a number."""
-    prescribed, shifts = beside_the_equation(problem)
-    if name not in prescribed.reads - by_equation(problem).reads - shifts.reads:
+    prescribed, shifts = linearity.beside_the_equation(problem)
+    if name not in prescribed.reads - linearity.by_equation(problem).reads - shifts.reads:
         return False
     pieces = problem.forward.dirichlet
     positions = np.concatenate([one.position for one in pieces])

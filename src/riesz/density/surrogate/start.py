@@ -20,12 +20,7 @@ from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_pe
 from riesz.penalty.rows import values_at_nodes
 from riesz.posterior.family import antithetic
 from riesz.posterior.posterior import surrogate_record
-from riesz.problem.linearity import (
-    affine_beside_the_equation,
-    affine_coordinates,
-    affine_dirichlet_values,
-    once_per_problem,
-)
+from riesz.problem import linearity
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import TrunkBranch, trunk_branch
 from riesz.surrogate.surrogate import (
@@ -130,7 +125,7 @@ def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
     if problem.time is None or problem.time.initial is None:
         check_energy(problem.forward, as_gram(gram))
     if problem.time is None:
-        affine_dirichlet_values(problem)
+        linearity.affine_dirichlet_values(problem)
 
 
 def default_penalty(problem: InverseProblem, settings: NormSettings) -> WeakFormPenalty:
@@ -146,7 +141,7 @@ def default_penalty(problem: InverseProblem, settings: NormSettings) -> WeakForm
     return made[key]
 
 
-@once_per_problem
+@linearity.once_per_problem
 def penalties_of(problem: InverseProblem) -> dict[tuple, WeakFormPenalty]:
     """Those made so far: to set one up takes as long as some rounds of a fit."""
     return {}
@@ -181,9 +176,9 @@ def initial_surrogate(
     return dataclasses.replace(bare, frame=frame_in_units(problem, bare))
 
 
-@once_per_problem
+@linearity.once_per_problem
 def boundary_of(problem: InverseProblem) -> BoundaryValues:
-    return boundary_values(problem.forward, affine_dirichlet_values(problem))
+    return boundary_values(problem.forward, linearity.affine_dirichlet_values(problem))
 
 
 def initial_network(
@@ -233,10 +228,10 @@ def initial_trajectory(
 
 def linear_coordinates(problem: InverseProblem) -> Int[np.ndarray, " linear"]:
     """Coordinates in which the state is affine; in time all states, the first one included."""
-    linear = affine_coordinates(problem)
+    linear = linearity.affine_coordinates(problem)
     if problem.time is None:
         return linear
-    return np.intersect1d(linear, affine_beside_the_equation(problem))
+    return np.intersect1d(linear, linearity.affine_beside_the_equation(problem))
 
 
 def surrogate_at_sensors(

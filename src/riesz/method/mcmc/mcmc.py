@@ -19,13 +19,8 @@ from riesz.devices import Devices
 from riesz.errors import RieszError
 from riesz.method.base import GRADIENT, AbstractMethod, Inferred, TargetDensity, Work, resolve_start
 from riesz.method.checkpoint import leaves_of
+from riesz.method.mcmc import diagnostics
 from riesz.method.mcmc.chains import FEWEST_DRAWS, ChainsState, Plan, restore_modes, run_chains
-from riesz.method.mcmc.diagnostics import (
-    agreement_along,
-    history_of,
-    note_on_modes,
-    sampler_warnings,
-)
 from riesz.method.mcmc.hamiltonian import Chain, HMCTransition, Modes, init
 from riesz.method.mcmc.metric import Metric, metric_about, stack_metrics
 from riesz.method.mcmc.nuts import NutsSettings, sample_by_nuts
@@ -161,8 +156,8 @@ class MCMC(AbstractMethod):
         draws, num_gradients = sample_by_nuts(
             target, how, start, self.num_chains, num_samples, work
         )
-        history = history_of(draws) | {"num_gradients": num_gradients}
-        notes = sampler_warnings(history, target.names)
+        history = diagnostics.history_of(draws) | {"num_gradients": num_gradients}
+        notes = diagnostics.sampler_warnings(history, target.names)
         return Inferred(EmpiricalDraws(draws.coordinates), history, notes)
 
     def run_hmc(
@@ -202,16 +197,16 @@ class MCMC(AbstractMethod):
         stopped: tuple[Note, ...],
     ) -> Inferred:
         moves = jax.tree.map(jnp.asarray, transitions.transition)
-        history = history_of(moves) | {
+        history = diagnostics.history_of(moves) | {
             "num_gradients": jnp.asarray(run.num_gradients),
             "peak": jnp.asarray(transitions.mode),
         }
-        notes = sampler_warnings(history, target.names)
+        notes = diagnostics.sampler_warnings(history, target.names)
         directions = np.asarray(run.modes.metrics.directions[0])
         if directions.shape[1] < directions.shape[0]:
-            result, own = agreement_along(np.asarray(moves.coordinates), directions)
+            result, own = diagnostics.agreement_along(np.asarray(moves.coordinates), directions)
             history, notes = history | result, (*notes, *own)
-        modes = note_on_modes(np.asarray(transitions.mode), run.modes.count)
+        modes = diagnostics.note_on_modes(np.asarray(transitions.mode), run.modes.count)
         return Inferred(EmpiricalDraws(moves.coordinates), history, (*modes, *stopped, *notes))
 
 
