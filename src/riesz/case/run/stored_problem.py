@@ -17,16 +17,8 @@ from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.in_time import reading
 from riesz.prediction.predict import predict
 
-__all__ = [
-    "case_in",
-    "draws_and_readings",
-    "fit_facts",
-    "posterior_draws",
-    "posterior_in",
-    "predict",
-    "reading",
-    "scenario",
-]
+__all__ = ["draws_and_readings", "fit_facts", "posterior_draws", "predict", "reading"]
+"""What others make of these, for those who import this module when they are asked."""
 
 
 def case_in(run: Run, scenario: Scenario | None = None) -> Case:
