@@ -77,8 +77,7 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     import jax.random as jr
     import numpy as np
 
-    from riesz.density.correction import density_errors, solve_at
-    from riesz.density.exact import ExactDensity
+    from riesz.density.exact import ExactDensity, density_errors, solve_at
     from riesz.density.reduced_basis import density_from
     from riesz.method.mcmc.mcmc import gaussians_at_modes
     from riesz.posterior.posterior import ExactStates

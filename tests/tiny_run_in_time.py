@@ -11,7 +11,7 @@ from tests.prediction.made_up_draws import FACTS, made_up_draws
 from tests.small_problem import problem_toml, rectangle, table, written
 
 from riesz.case.file.problem import read_problem
-from riesz.case.run.write import write_run
+from riesz.case.run.fit import write_run
 from riesz.inference.fit import Choice
 from riesz.io.store.draws import StoredDraws
 from riesz.notes import text_note

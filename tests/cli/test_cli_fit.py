@@ -20,9 +20,9 @@ import rasterio
 from tests.command import run
 from tests.pairs import pair
 
+from riesz.case.run.fit import write_run
 from riesz.case.run.folder import check_free, read_run
 from riesz.case.run.request import statistic
-from riesz.case.run.write import write_run
 from riesz.cli.main import main
 from riesz.diagnose.summary import Summary
 from riesz.errors import RieszError
@@ -469,7 +469,7 @@ def test_a_run_that_is_stopped_while_writing_leaves_nothing(fitted, tmp_path, mo
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("riesz.case.run.write.write_results", stop)
+    monkeypatch.setattr("riesz.case.run.fit.write_results", stop)
     summary = Summary("gaussian-vi(surrogate)", ({"unknown": "rim"},), 80, 1.0, 0.95, ())
     choice = Choice(pair("gaussian-vi(surrogate)"), text_note("so"))
     details = {"choice": choice, "command": "", "seed": 0, "seconds": 1.0}

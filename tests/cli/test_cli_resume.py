@@ -34,7 +34,7 @@ PROBLEM = problem_toml(
 )
 """On 25 nodes, with settings that find little, in a number of blocks."""
 
-DRAWN = "riesz.case.run.write.draws_and_course"
+DRAWN = "riesz.case.run.fit.draws_and_course"
 
 FIT = ("fit", "problem.toml", "--out", "run", "--checkpoint-seconds", "0")
 

@@ -9,8 +9,8 @@ import pytest
 from tests.linear_gaussian import linear_problem
 
 from riesz.arrays import evenly_spaced
-from riesz.density import correction
-from riesz.density.correction import DensityErrors, SolvedStates, correct_draws
+from riesz.density import exact
+from riesz.density.exact import DensityErrors, SolvedStates, correct_draws
 from riesz.errors import EngineError
 from riesz.method.base import Inferred, TargetDensity
 from riesz.notes import Note
@@ -40,8 +40,8 @@ def exact_sample(monkeypatch):
             return SolvedStates(np.asarray(places), np.zeros((len(places), 1)))
 
         errors = DensityErrors(np.zeros((logs.size, 1)), np.array(logs, dtype=float).ravel())
-        monkeypatch.setattr(correction, "solve_at", solved)
-        monkeypatch.setattr(correction, "density_errors", lambda density, exact: errors)
+        monkeypatch.setattr(exact, "solve_at", solved)
+        monkeypatch.setattr(exact, "density_errors", lambda density, exact: errors)
         many = {"r_hat": jnp.ones(1), "effective_draws": jnp.full(1, 1e6)}
         calm = {"diverging": jnp.zeros(draws.shape[:2], bool)}
         result = Inferred(EmpiricalDraws(jnp.asarray(draws)), many | calm)

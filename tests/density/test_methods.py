@@ -22,8 +22,7 @@ from riesz.method.laplace import laplace_approximation
 from riesz.method.mcmc.chains import ChainsState, Plan, run_chains
 from riesz.method.mcmc.mcmc import gaussians_at_modes, init_dispersed, usable_modes
 from riesz.method.mcmc.nuts import NutsSettings, all_chains
-from riesz.method.modes import find_modes
-from riesz.method.newton import SearchSettings, find_map
+from riesz.method.newton import SearchSettings, find_map, find_modes
 from riesz.posterior.density import (
     AbstractDensity,
     AbstractGradientDensity,

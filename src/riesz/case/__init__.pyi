@@ -4,8 +4,8 @@ from .check.predictive import prior_predictive_figure as prior_predictive_figure
 from .data.covariates import covariate_design as covariate_design
 from .data.read import read_observations as read_observations
 from .data.rows import DataRows as DataRows
+from .file.boundary import river as river
 from .file.problem import Case as Case
-from .file.rivers import river as river
 from .file.wells import wells as wells
 from .report.content import trust_level as trust_level
 from .run.compare import compare_runs as compare_runs

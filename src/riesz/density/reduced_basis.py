@@ -24,15 +24,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.arrays import on_device
 from riesz.density.base import AbstractDensityKind, Prepared, states_by
-from riesz.density.correction import (
+from riesz.density.exact import (
     SolvedStates,
     correct_draws,
     density_errors,
+    exact_density,
     flatten_chains,
     join_states,
     solve_at,
 )
-from riesz.density.exact import exact_density
 from riesz.errors import EngineError, RieszError
 from riesz.fem.assembly import jacobian, source_rates
 from riesz.fem.linear.linear_solve import Automatic
@@ -42,8 +42,7 @@ from riesz.method.checkpoint import NO_CHECKPOINT, leaves_of
 from riesz.method.mcmc.chains import ChainsState, Plan, restore_modes, run_chains
 from riesz.method.mcmc.hamiltonian import Chain, Modes, init
 from riesz.method.mcmc.mcmc import MCMC, gaussians_at_modes, init_dispersed, usable_modes
-from riesz.method.modes import NUM_SEARCHES
-from riesz.method.newton import search_origin
+from riesz.method.newton import NUM_SEARCHES, search_origin
 from riesz.method.settings import Count, CountOrZero, Solver
 from riesz.posterior.checks import rms_of
 from riesz.posterior.density import AbstractRecordDensity

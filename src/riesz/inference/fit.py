@@ -33,7 +33,7 @@ from riesz.fem.time.scheme import EULER
 from riesz.inference.table import AUTO, DensityName, MethodName, engine_of
 from riesz.method.base import AbstractMethod
 from riesz.method.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondRunCheckpoint
-from riesz.method.modes import NEGLIGIBLE, find_modes
+from riesz.method.newton import NEGLIGIBLE, find_modes
 from riesz.notes import Note, Severity, warn_of
 from riesz.posterior.checks import FAIR, K_HAT, R_HAT, ImportanceCheck
 from riesz.posterior.density import linearize_at

@@ -33,10 +33,9 @@ from riesz.prediction.draws import (
     quantise,
     select_draws,
 )
-from riesz.prediction.in_time import Reading, reading, record_draw
 from riesz.prediction.prior import field_of
 from riesz.prediction.quantity import FluxAt, has_flux, node_values
-from riesz.prediction.sampling import quantity_draws
+from riesz.prediction.sampling import Reading, quantity_draws, reading, record_draw
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.priors.fields import FieldCoefficient, numbers_in

@@ -15,9 +15,9 @@ from riesz.observe.grouped import GroupedNormal
 from riesz.posterior.posterior import Posterior, check_levels
 from riesz.prediction import sampling, statistics
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
-from riesz.prediction.in_time import TransientDraw, point_rows, reading
 from riesz.prediction.new_points import NewPoints, new_points
 from riesz.prediction.quantity import Quantity, quantity_named
+from riesz.prediction.sampling import TransientDraw, point_rows, reading
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import MEASUREMENT, STATE
 

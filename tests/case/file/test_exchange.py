@@ -10,9 +10,9 @@ from tests import small_problem
 from tests.pairs import pair
 
 from riesz.case.check.description import exchange_numbers, rivers_lines, wells_lines
+from riesz.case.file.boundary import RiverTable, lines_of_river, read_rivers
 from riesz.case.file.measurements import MeasurementTable, read_measurements
 from riesz.case.file.problem import inputs_content, read_case, read_problem
-from riesz.case.file.rivers import RiverTable, lines_of_river, read_rivers
 from riesz.case.file.wells import WellTable, read_wells, wells_content
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.assembly import residual

@@ -10,8 +10,8 @@ from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
+from riesz.case.run.fit import make_run
 from riesz.case.run.measurand import measurand_of, measurements_of, noise_note
-from riesz.case.run.write import make_run
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.draws import Shifts

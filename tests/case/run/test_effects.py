@@ -17,8 +17,8 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
 from riesz.case.options import covariates_in
 from riesz.case.report.content import maps_of
+from riesz.case.run.fit import make_run
 from riesz.case.run.measurand import measurand_of
-from riesz.case.run.write import make_run
 from riesz.errors import RieszError
 from riesz.geometry.crs import project
 from riesz.io.maps.raster import Band, write_raster

@@ -17,9 +17,9 @@ from tests.small_problem import written
 from tests.tiny_run import FOUND, tiny_run
 
 from riesz.case.file.problem import read_problem
+from riesz.case.run.fit import account_of, write_run
 from riesz.case.run.folder import read_run
 from riesz.case.run.misfit import read_misfit
-from riesz.case.run.write import account_of, write_run
 from riesz.errors import FileFormatError, RieszError
 from riesz.inference.fit import Choice, fit
 from riesz.notes import Note, text_note
@@ -217,7 +217,7 @@ def test_a_summary_that_fails_leaves_the_run_a_message_and_status_one(
         return Posterior(problem, draws, ExactStates(), {}, "mcmc", 0)
 
     replace_run(monkeypatch, "mcmc", fitted)
-    monkeypatch.setattr("riesz.case.run.write.draws_and_course", fails)
+    monkeypatch.setattr("riesz.case.run.fit.draws_and_course", fails)
     words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "mcmc"]
     status, _, errors = run(words, monkeypatch, capsys)
     assert status == 1

@@ -28,7 +28,7 @@ from riesz.method.mcmc.diagnostics import agreement_along, note_on_modes
 from riesz.method.mcmc.hamiltonian import BLOCK, Modes, init, step
 from riesz.method.mcmc.mcmc import usable_modes
 from riesz.method.mcmc.metric import metric_about, stack_metrics
-from riesz.method.modes import default_searches
+from riesz.method.newton import default_searches
 from riesz.notes import Note
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations

@@ -1,27 +1,38 @@
-"""Parts of the domain by lines and polygons of maps: the tables [boundary.NAME] and [regions.NAME].
+"""Parts of the domain by lines and polygons of maps: the tables [boundary.NAME], [regions.NAME] and
+[[rivers]].
 
-A stretch of the boundary says what holds there; a region is all cells in some polygons.
+A stretch of the boundary says what holds there; a region is all cells in some polygons. On the mesh
+a river is as wide as the cells that it crosses: the length in a cell over its area.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from pydantic import Field, PositiveFloat, model_validator
 
 from riesz.case.data.read import filter_rows
-from riesz.case.data.rows import REGIONS
+from riesz.case.data.rows import REGIONS, RIVERS
 from riesz.case.data.schema import Where
 from riesz.case.file.stresses import CoefficientsTable
-from riesz.case.table import Coefficient, FileTable, NumberOrName
-from riesz.errors import error_context
-from riesz.fem.terms.weakform import WeakForm, neumann, robin
-from riesz.geometry.lines import lines_of
+from riesz.case.table import Coefficient, FileTable, NumberOrName, parse_table
+from riesz.errors import FileFormatError, MeshError, RieszError, error_context
+from riesz.fem.terms.coefficient import per_cell
+from riesz.fem.terms.series import Series
+from riesz.fem.terms.weakform import WeakForm, leakage, neumann, robin
+from riesz.geometry.crs import unit_clash
+from riesz.geometry.lines import Line, lines_of
 from riesz.io.maps.outlines import read_features, read_lines
-from riesz.mesh.mesh import Mesh
+from riesz.io.store.files import csv_content
+from riesz.io.tables.layers import read_csv
+from riesz.mesh.integrals import stretches_in_cells
+from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.refinement import Hierarchy
 from riesz.mesh.tags import facets_of_tag, tag_boundary_near, tag_region
 from riesz.notes import Note
 
@@ -197,3 +208,180 @@ def regions_content(regions: Iterable[Region], mesh: Mesh) -> bytes:
         for one in regions
     ]
     return json.dumps(collection(near)).encode()
+
+
+NOTHING: Mapping[str, Series] = MappingProxyType({})
+
+KEPT = ("entry", "from_x", "from_y", "to_x", "to_y", "stage")
+"""Columns of a run's own table, one straight segment a row."""
+
+
+class RiverTable(FileTable):
+    """Lines along which conductance * (stage - u) enters the domain, by length.
+
+    A text is a column of the map for `stage`, an unknown for `conductance`, a series for `rise`.
+    """
+
+    file: str = Field(description="the map layer of its lines, relative to the problem file")
+    layer: str | None = None
+    stage: NumberOrName = Field(description="a number, or a column of the map")
+    conductance: NumberOrName = Field(description="a positive number, or the name of an unknown")
+    rise: str | None = None  # the series that is added to the stage
+
+    @model_validator(mode="after")
+    def check(self):
+        wanted = self.conductance
+        is_good = wanted.isidentifier() if isinstance(wanted, str) else wanted > 0
+        if not is_good:
+            raise ValueError(
+                f"has conductance = {wanted!r}: give a positive number, or the name of an unknown"
+            )
+        return self
+
+    def unknown(self) -> str | None:
+        """The unknown that is the conductance, if it is one."""
+        return self.conductance if isinstance(self.conductance, str) else None
+
+
+@dataclass(frozen=True, eq=False)
+class RiverLines:
+    """The straight segments of one entry."""
+
+    path: Path
+    starts: Float[np.ndarray, "segment 2"]
+    ends: Float[np.ndarray, "segment 2"]
+    stages: Float[np.ndarray, " segment"]
+    crs: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class River:
+    """A river on a mesh."""
+
+    lines: RiverLines  # those that the domain holds something of
+    conductance: float | str  # a number, or the name of an unknown
+    density: Float[np.ndarray, " cell"]  # length by area
+    level: Float[np.ndarray, " cell"]  # the stage, where there is some of the river
+    length: float  # inside the domain
+    mean_stage: float  # by length
+    rise: str | None = None  # the series that is added to the stage
+
+
+def read_rivers(
+    folder: Path,
+    tables: Sequence[RiverTable],
+    crs: str | None = None,
+    kept: Path | None = None,
+) -> tuple[RiverLines, ...]:
+    """The lines of all rivers, wherever they lie; or those that a run `kept`, in its folder."""
+    if kept is None or not tables:
+        return tuple(lines_of_river(folder / table.file, table, crs) for table in tables)
+    own = read_csv(kept / RIVERS)
+    entry, *rest = (own.numbers(name) for name in KEPT)
+    numbers = np.column_stack(rest)
+    each = [numbers[entry == number] for number in range(len(tables))]
+    return tuple(RiverLines(own.path, rows[:, :2], rows[:, 2:4], rows[:, 4]) for rows in each)
+
+
+def lines_of_river(path: Path, table: RiverTable, crs: str | None = None) -> RiverLines:
+    layer = read_features(path, table.layer, "line", into=crs)
+    if isinstance(table.stage, float):
+        stages = np.full(len(layer.shapes), table.stage)
+    elif not layer.table.header:
+        raise FileFormatError(
+            f"{path} has lines without properties, so no column {table.stage!r}: give the stage as "
+            "a number, or add it to the map."
+        )
+    else:
+        stages = layer.table.numbers(table.stage)
+    each = [segments_of(lines_of(shape)) for shape in layer.shapes]
+    starts, ends = (np.concatenate([one[i] for one in each]) for i in range(2))
+    counts = [len(one[0]) for one in each]
+    return RiverLines(path, starts, ends, np.repeat(stages, counts), layer.table.crs)
+
+
+def river(
+    domain: Mesh | Hierarchy,
+    lines: Any,
+    *,
+    stage: float | str,
+    conductance: float | str,
+    layer: str | None = None,
+) -> WeakForm:
+    """What leaves to a river by its length, conductance * (u - stage); add it.
+
+    `lines` is a map file or a geometry, such as arrays of points. The stage is a number or, of a
+    file, a column; the conductance a number or the name of an unknown.
+    """
+    is_file = isinstance(lines, str | Path)
+    path = Path(lines) if is_file else Path("the river")
+    content = {"file": path.name, "stage": stage, "conductance": conductance}
+    table = parse_table(RiverTable, content | ({} if layer is None else {"layer": layer}), path)
+    if is_file:
+        result = lines_of_river(path, table)
+    elif isinstance(table.stage, str) or layer is not None:
+        raise RieszError(f"{path} has no columns or layers: give its stage as a number.")
+    else:
+        starts, ends = segments_of(lines_of(lines))
+        result = RiverLines(path, starts, ends, np.full(len(starts), table.stage))
+    mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
+    return river_exchange([river_on(mesh, result, table.conductance)])
+
+
+def segments_of(
+    lines: Sequence[Line],
+) -> tuple[Float[np.ndarray, "segment 2"], Float[np.ndarray, "segment 2"]]:
+    return np.concatenate([one[:-1] for one in lines]), np.concatenate([one[1:] for one in lines])
+
+
+def river_on(
+    mesh: Mesh, lines: RiverLines, conductance: float | str, rise: str | None = None
+) -> River:
+    """What each cell holds of a river; raises where none of it lies in the domain."""
+    result = stretches_in_cells(mesh, lines.starts, lines.ends)
+    total = float(result.length.sum())
+    if not total > 0:
+        raise MeshError(outside_text(mesh, lines))
+    held = np.bincount(result.cell, result.length, minlength=mesh.num_cells)
+    staged = result.length * lines.stages[result.segment]
+    mean = float(staged.sum() / total)
+    sums = np.bincount(result.cell, staged, minlength=mesh.num_cells)
+    # Where there is no river its stage does not count; the mean keeps the numbers of one size.
+    level = np.divide(sums, held, out=np.full(mesh.num_cells, mean), where=held > 0)
+    density = held / cell_volumes(mesh.nodes, mesh.cells)
+    touching = np.unique(result.segment)
+    starts, ends, stages = (part[touching] for part in (lines.starts, lines.ends, lines.stages))
+    inside = RiverLines(lines.path, starts, ends, stages, lines.crs)
+    return River(inside, conductance, density, level, total, mean, rise)
+
+
+def outside_text(mesh: Mesh, lines: RiverLines) -> str:
+    points = np.concatenate([lines.starts, lines.ends])
+    spans = [
+        f"({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g})"
+        for low, high in ((p.min(axis=0), p.max(axis=0)) for p in (points, mesh.nodes))
+    ]
+    clash = unit_clash(points, mesh.nodes)
+    return (
+        f"{lines.path}: no part of the river, which spans {spans[0]}, lies in the domain, which "
+        f"spans {spans[1]}: "
+        f"{clash or 'drop it, or see that both are in the same coordinates'}."
+    )
+
+
+def river_exchange(rivers: Sequence[River], changing: Mapping[str, Series] = NOTHING) -> WeakForm:
+    """What leaves to all rivers, some of which rise as a series does."""
+    form = WeakForm()
+    for one in rivers:
+        rise = 0.0 if one.rise is None else changing[one.rise]
+        form = form + leakage(one.conductance, per_cell(one.density), per_cell(one.level), rise)
+    return form
+
+
+def rivers_content(rivers: Sequence[River]) -> bytes:
+    """The segments that count, as a run folder keeps them."""
+    rows = []
+    for number, lines in enumerate(one.lines for one in rivers):
+        own = np.column_stack([lines.starts, lines.ends, lines.stages])
+        rows += [[number, *row] for row in own.tolist()]
+    return csv_content(KEPT, rows)

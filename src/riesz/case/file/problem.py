@@ -28,14 +28,6 @@ from riesz.case.file.measurements import (
     read_measurements,
 )
 from riesz.case.file.noise import likelihood_values, with_effects
-from riesz.case.file.rivers import (
-    River,
-    RiverLines,
-    read_rivers,
-    river_exchange,
-    river_on,
-    rivers_content,
-)
 from riesz.case.file.schema import ProblemTables
 from riesz.case.file.stresses import Histories, read_series, series_content, series_on
 from riesz.case.file.time_axis import check_times, time_notes
@@ -79,7 +71,7 @@ class Case:
     coarse: Mesh  # the mesh that is refined to the one that the problem lives on
     prepared: rows.DataRows  # the observations, after joins, filters and aggregation
     wells: tuple[WellPoints, ...]
-    rivers: tuple[River, ...]
+    rivers: tuple[boundary.River, ...]
     regions: tuple[boundary.Region, ...]  # of map layers; a mesh may have some of its own
     measurements: tuple[rows.DataRows, ...]  # beside the observations, and of further experiments
     series: Histories  # what changes in time, by name
@@ -226,7 +218,9 @@ def read_case(
     domain = refine_domain(path, tables, coarse, result.regions)
     mesh = finest(domain)
     beds = zip(result.rivers, tables.rivers, strict=True)
-    rivers = tuple(river_on(mesh, own, table.conductance, table.rise) for own, table in beds)
+    rivers = tuple(
+        boundary.river_on(mesh, own, table.conductance, table.rise) for own, table in beds
+    )
     with warnings.catch_warnings(record=True) as caught, error_context(path):
         warnings.simplefilter("always")
         problem = build_problem(path, tables, prepared, result, domain, rivers)
@@ -260,7 +254,7 @@ class MapInputs(NamedTuple):
     """What files beside the observations hold."""
 
     wells: tuple[WellPoints, ...]
-    rivers: tuple[RiverLines, ...]
+    rivers: tuple[boundary.RiverLines, ...]
     regions: tuple[boundary.Region, ...]
     measurements: tuple[rows.DataRows, ...]
     series: Histories
@@ -279,7 +273,7 @@ def read_map_inputs(path: Path, tables: ProblemTables, kept: Path | None) -> Map
     folder, crs = path.parent, tables.crs
     return MapInputs(
         read_wells(path, tables.wells, crs, kept),
-        read_rivers(folder, tables.rivers, crs, kept),
+        boundary.read_rivers(folder, tables.rivers, crs, kept),
         boundary.read_regions(folder, tables.regions, crs, kept),
         read_measurements(path, tables.further_measurements(), crs, kept),
         read_series(folder, tables.series, kept),
@@ -292,7 +286,7 @@ def inputs_content(case: Case) -> dict[str, bytes]:
     if any(one.file is not None for one in case.tables.wells):
         files[rows.WELLS] = wells_content(case.wells, case.tables.wells)
     if case.rivers:
-        files[rows.RIVERS] = rivers_content(case.rivers)
+        files[rows.RIVERS] = boundary.rivers_content(case.rivers)
     if case.regions:
         files[rows.REGIONS] = boundary.regions_content(case.regions, case.coarse)
     if case.measurements:
@@ -308,7 +302,7 @@ def build_problem(
     prepared: rows.DataRows,
     inputs: MapInputs,
     domain: Mesh | Hierarchy,
-    rivers: Sequence[River],
+    rivers: Sequence[boundary.River],
 ) -> InverseProblem:
     """The inverse problem that the tables describe."""
     likelihood, own = with_effects(tables.observations, tables.noise, prepared)
@@ -322,7 +316,7 @@ def build_problem(
     count, further = len(tables.measurements), tables.further_measurements()
     data, noise = data_of(tables.measurements, inputs.measurements[:count])
     changing = {} if time is None else series_on(inputs.series, tables.series, time)
-    exchange = river_exchange(rivers, changing)
+    exchange = boundary.river_exchange(rivers, changing)
     stretches = {tag: one.with_series(changing) for tag, one in tables.boundary.items()}
     equation = tables.equation.with_series(changing)
     first = Posed(equation, stretches, inputs.wells, [observed, *data], [likelihood, *noise])

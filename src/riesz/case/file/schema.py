@@ -16,12 +16,11 @@ from pydantic import (
 
 from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.data.schema import CRS, ObservationsTable
-from riesz.case.file.boundary import BoundaryTable, RegionTable
+from riesz.case.file.boundary import BoundaryTable, RegionTable, RiverTable
 from riesz.case.file.equation import EquationTable
 from riesz.case.file.measurements import ExperimentTable, MeasurementTable, check_plain
 from riesz.case.file.noise import BINOMIAL, COUNTS, GROUPED, NoiseTable
 from riesz.case.file.priors import PriorTable
-from riesz.case.file.rivers import RiverTable
 from riesz.case.file.stresses import SeriesTable
 from riesz.case.file.time_axis import STEADY, TimeTable
 from riesz.case.file.wells import WellTable

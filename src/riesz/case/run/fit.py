@@ -1,25 +1,59 @@
 """A fit of a problem file: from the choice of the engine to the run folder that keeps it.
 
 Where the problem file leaves it to the data, they say whether neighbours share more than the
-equation tells.
+equation tells. All is written to a folder beside and renamed at the end: a run folder is whole or
+not there.
 """
 
 import dataclasses
+import math
 import shlex
+import shutil
+import warnings
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from riesz.case.data.covariates import LOCAL
-from riesz.case.file.problem import Case
+from riesz.case.file.problem import Case, inputs_content
 from riesz.case.options import FitOptions
-from riesz.case.run.folder import Run, check_free, checkpoint_of, is_finished
-from riesz.case.run.write import open_finished_run, run_case
+from riesz.case.run import folder as layout
+from riesz.case.run.folder import (
+    Run,
+    check_free,
+    checkpoint_of,
+    digests,
+    is_finished,
+    partial_folder,
+    read_run,
+    remove_unfinished,
+)
+from riesz.case.run.misfit import MISFIT, misfit_content
 from riesz.comparison.compare import compare_before_fit, gain_by
+from riesz.deadline import Deadline
 from riesz.density.engine import AbstractEngine, Engine
-from riesz.inference.fit import check_time
+from riesz.diagnose.criticism.findings import Misfit
+from riesz.diagnose.criticism.predictive_checks import misfit_of
+from riesz.diagnose.facts import fit_facts
+from riesz.diagnose.summary import Summary, summary_of
+from riesz.errors import FileFormatError, RieszError, error_sentence
+from riesz.inference.fit import Choice, check_time, fit, with_notes
 from riesz.inference.table import check_engine
-from riesz.io.store.checkpoint import Checkpoint
-from riesz.posterior.posterior import MARGINAL
+from riesz.io.meshes.files import write_npz
+from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
+from riesz.io.store.draws import StoredDraws as KeptDraws
+from riesz.io.store.draws import write_draws
+from riesz.io.store.files import settle, write_bytes
+from riesz.io.store.posterior import save_posterior
+from riesz.io.store.results import results, write_results
+from riesz.notes import Note, note_of_warning, to_json
+from riesz.posterior.checks import ImportanceCheck, SamplerCheck
+from riesz.posterior.posterior import MARGINAL, Posterior
+from riesz.prediction.drawing import draws_and_course
+from riesz.prediction.draws import PosteriorDraws
 
 AUTO = "auto"
 
@@ -108,3 +142,241 @@ def decide_local(case: Case, engine: AbstractEngine) -> Case:
     verdict = compare_before_fit(case.problem)
     notes = () if verdict is None else verdict.verdict
     return dataclasses.replace(case, remarks=(*case.remarks, *map(str, notes)))
+
+
+FITTING = 0.85
+"""The share of a time limit that is the fit's: draws of its posterior take the rest."""
+
+
+def run_case(
+    case: Case,
+    choice: Choice,
+    options: FitOptions,
+    command: str,
+    checkpoint: Checkpoint,
+) -> Run:
+    """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
+    start, deadline = perf_counter(), Deadline.after(options.time_limit)
+    folder, limit = Path(options.out), options.time_limit
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        posterior = fit(
+            case.problem,
+            choice,
+            seed=options.seed,
+            progress=options.progress,
+            check=options.check,
+            checkpoint=checkpoint,
+            time_limit=None if limit is None else FITTING * limit,
+            devices=options.devices,
+        )
+    seconds = perf_counter() - start + checkpoint.spent
+    # Those that are in the posterior already are warned of as well; others come from libraries.
+    others = dict.fromkeys(note_of_warning(one.message) for one in caught)
+    posterior = with_notes(posterior, *(one for one in others if one not in posterior.notes))
+    numbers = write_run(
+        folder,
+        case,
+        *account_of(posterior, case, deadline, progress=options.progress),
+        choice=choice,
+        command=command,
+        seed=options.seed,
+        seconds=seconds,
+    )
+    return make_run(folder, case, posterior, numbers)
+
+
+class Account(NamedTuple):
+    """A posterior with what is told of it; or, where that could not be made, why."""
+
+    posterior: Posterior
+    summary: Summary | None
+    kept: KeptDraws | None
+    failed: str | None = None
+    misfit: Misfit | None = None
+
+
+def account_of(
+    posterior: Posterior,
+    case: Case | None = None,
+    deadline: Deadline = Deadline(),  # noqa: B008 (immutable)
+    *,
+    progress: bool = False,
+) -> Account:
+    """Draws, summary and facts of a posterior, and what contradicts its model.
+
+    Whatever goes wrong here comes after the fit, which may have taken hours: it is told, and what
+    was fitted is kept.
+    """
+    try:
+        with deadline.enforce("before draws of the state were made; riesz predict makes them"):
+            drawn, course = draws_and_course(posterior, progress=progress)
+        if drawn.num_lost:
+            total = drawn.num_draws + drawn.num_lost
+            posterior = with_notes(posterior, Note("draws_lost", lost=drawn.num_lost, total=total))
+        posterior, misfit = with_misfit(posterior, drawn, case)
+        result = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
+        stored = KeptDraws(drawn, fit_facts(posterior), course)
+        return Account(posterior, result, stored, None, misfit)
+    except Exception as error:
+        note = Note("not_summarised", error=error_sentence(error))
+        return Account(with_notes(posterior, note), None, None, str(note))
+
+
+def with_misfit(
+    posterior: Posterior, draws: PosteriorDraws, case: Case | None
+) -> tuple[Posterior, Misfit | None]:
+    """What contradicts the model; where that cannot be told, a note says why."""
+    try:
+        labels = None if case is None else observation_labels(case)
+        return posterior, misfit_of(posterior, draws, labels=labels)
+    except Exception as error:
+        note = Note("criticism_failed", error=error_sentence(error))
+        return with_notes(posterior, note), None
+
+
+def observation_labels(case: Case) -> list[str]:
+    """What observations are called: by their site, or the line of their table."""
+    data, count = case.prepared, len(case.problem.observed)
+    own = data.sites or [f"line {line}" for line in data.lines.tolist()]
+    return [*own, *(f"further measurement {i}" for i in range(1, count - len(own) + 1))][:count]
+
+
+def make_run(folder: Path, case: Case, posterior: Posterior, numbers: dict[str, Any]) -> Run:
+    """A run whose problem and posterior are at hand."""
+    tables = case.tables
+    notes = (*case.notes, *posterior.notes)
+    about = (tables.observations, tables.crs, numbers, notes)
+    return Run(folder, *about, time=tables.time, fitted=(case, posterior))
+
+
+def write_run(
+    folder: Path,
+    case: Case,
+    posterior: Posterior,
+    found: Summary | None,
+    draws: KeptDraws | None,
+    failed: str | None = None,
+    misfit: Misfit | None = None,
+    *,
+    choice: Choice,
+    command: str,
+    seed: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Write a run folder; returns the summary that its manifest holds, with notes as sentences.
+
+    A run that is complete but cannot take its name stays under another, which the error tells.
+    """
+    notes = (*case.notes, *posterior.notes)
+    short = {
+        "engine": posterior.engine,
+        "first_engine": choice.engine.name,
+        "why": str(choice.why),
+        "settings": plain_settings(choice.engine.settings()),
+        "seconds": round(seconds, 2),
+        "nodes": case.problem.forward.space.mesh.num_nodes,
+        "unknown_numbers": case.problem.num_coordinates,
+        "observations": len(case.problem.observed),
+        "censored": int(case.problem.censored.sum()),
+        "residual_rms": found and found.residual_rms,
+        "coverage": found and found.coverage,
+        "check": json_numbers(found.check) if found and found.check else None,
+        "misfit": None if misfit is None else list(misfit.words),
+        "draws": draws.draws.num_draws if draws else 0,
+        "notes": list(map(str, notes)),
+        "remarks": list(case.remarks),
+        layout.DECIDED: dict(case.decided),
+        "rasters": {
+            name: str((case.path.parent / file).resolve())
+            for name, file in case.tables.observations.rasters.items()
+        },
+        "failed": failed,
+    }
+    config = case.tables.model_dump(mode="json", exclude_none=True)
+    folder = folder.resolve()
+    partial = partial_folder(folder) / layout.RUN
+    shutil.rmtree(partial, ignore_errors=True)  # of a fit that was killed
+    try:
+        partial.mkdir(parents=True)
+        write_bytes(partial / layout.PROBLEM, case.content)
+        for name, content in inputs_content(case).items():
+            write_bytes(partial / name, content)
+        write_npz(partial / layout.MESH, case.coarse, {}, {})
+        save_posterior(partial / layout.POSTERIOR, posterior, overwrite=True)
+        text = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
+        write_bytes(partial / layout.SUMMARY, "\n".join([str(text), *case.remarks, ""]).encode())
+        if draws:
+            write_draws(partial / layout.DRAWS, draws)
+        if misfit:
+            write_bytes(partial / MISFIT, misfit_content(misfit))
+        summary = short | {"notes": to_json(notes)}
+        content = results(command, config, seed, found.rows if found else (), summary)
+        names = sorted(p.relative_to(partial).as_posix() for p in partial.rglob("*") if p.is_file())
+        write_results(partial / layout.MANIFEST, content | {layout.FILES: digests(partial, names)})
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):
+            partial.parent.rmdir()  # where there is no checkpoint in it
+        cause = error.__cause__ if isinstance(error, FileFormatError) else error
+        if isinstance(cause, OSError):
+            raise RieszError(not_written(folder, cause)) from None
+        raise
+    take_name(partial, folder)
+    settle(folder)
+    settle(folder.parent)  # before the checkpoint goes: a power cut may come between the two
+    remove_unfinished(folder)
+    return short
+
+
+def json_numbers(check: ImportanceCheck | SamplerCheck) -> dict[str, Any]:
+    """The figures of a check, by name; infinity, which JSON has no word for, is null."""
+
+    def json_value(value: Any) -> Any:
+        if isinstance(value, list):
+            return [json_value(one) for one in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    result = dataclasses.asdict(check)
+    return {name: json_value(np.asarray(value).tolist()) for name, value in result.items()}
+
+
+def not_written(folder: Path, error: OSError) -> str:
+    checkpoint = checkpoint_of(folder)
+    advice = f" The fit is kept in {checkpoint.parent}: mend that, and add --resume."
+    text = f"the run folder {folder} cannot be written: {error.strerror}."
+    return f"{text}{advice if checkpoint.exists() else ''}"
+
+
+def take_name(partial: Path, folder: Path) -> None:
+    """The last step of writing a run."""
+    try:
+        if folder.exists():
+            folder.rmdir()
+        partial.rename(folder)
+    except OSError as error:
+        raise RieszError(
+            f"the run is complete but cannot be named {folder}: {error.strerror}; it is kept as "
+            f"{partial}: move it where you want it."
+        ) from None
+
+
+def open_finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:
+    """A finished run, which must be of this very fit."""
+    run = read_run(folder)
+    differing = differing_fits(
+        fit_identity(
+            run.case.problem,
+            run.numbers.get("first_engine", run.posterior.engine),
+            run.posterior.seed,
+            run.numbers["settings"],
+        ),
+        fit_identity(case.problem, choice.engine.name, seed, choice.engine.settings()),
+    )
+    if differing:
+        raise RieszError(
+            f"{folder} is a finished run of another fit, which differs in {', '.join(differing)}: "
+            "choose another --out."
+        )
+    remove_unfinished(folder)  # where a fit was killed between its last two steps
+    return run

@@ -14,8 +14,8 @@ from riesz.io.store.posterior import load_posterior
 from riesz.notes import Note
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
-from riesz.prediction.in_time import reading
 from riesz.prediction.predict import predict
+from riesz.prediction.sampling import reading
 
 __all__ = ["draws_and_readings", "fit_facts", "posterior_draws", "predict", "reading"]
 """What others make of these, for those who import this module when they are asked."""

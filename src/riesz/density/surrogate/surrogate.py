@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.density.base import AbstractDensityKind, Prepared, states_by
-from riesz.density.correction import correct_draws
+from riesz.density.exact import correct_draws
 from riesz.density.surrogate import start
 from riesz.density.surrogate.in_time import StepEquations, check_trajectory
 from riesz.density.surrogate.least_squares import (

@@ -24,8 +24,7 @@ from riesz.method.mcmc.chains import FEWEST_DRAWS, ChainsState, Plan, restore_mo
 from riesz.method.mcmc.hamiltonian import Chain, HMCTransition, Modes, init
 from riesz.method.mcmc.metric import Metric, metric_about, stack_metrics
 from riesz.method.mcmc.nuts import NutsSettings, sample_by_nuts
-from riesz.method.modes import NEGLIGIBLE, default_searches, find_modes
-from riesz.method.newton import search_origin
+from riesz.method.newton import NEGLIGIBLE, default_searches, find_modes, search_origin
 from riesz.method.settings import Count, CountOrNone, CountOrZero, Flag, Share
 from riesz.notes import Note
 from riesz.posterior.density import (
