@@ -17,10 +17,9 @@ from bench import parser_of, save, told
 
 import riesz as rz
 from riesz.amortise.importance import batch_problem, exact_fits, exact_predictions
-from riesz.amortise.parts import map_data_sets
 from riesz.amortise.simulate import Simulator, as_readings, single_problem
 from riesz.density.reduced_basis import reduce_over_prior
-from riesz.devices import devices_of
+from riesz.devices import devices_of, map_data_sets
 
 COUNT, ALONE, COMPARED = 1000, 20, 200
 LEVELS, NUM_SENSORS, PRIOR_SD, NOISE_SD = 4, 25, 3.0, 0.02 * 0.0737

@@ -17,10 +17,9 @@ from bench import parser_of, save
 
 import riesz as rz
 from riesz.amortise.importance import exact_predictions
-from riesz.amortise.parts import map_data_sets
 from riesz.amortise.simulate import Simulator
 from riesz.density.reduced_basis import reduce_over_prior
-from riesz.devices import devices_of
+from riesz.devices import devices_of, map_data_sets
 from riesz.diagnose.calibration import Calibration
 
 COUNT, LEVELS = 1000, 4

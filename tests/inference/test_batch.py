@@ -15,8 +15,8 @@ import pytest
 from tests.source_strengths import NOISE, POINTS, response, without_data
 
 from riesz.amortise.importance import exact_predictions, predict_exactly
-from riesz.amortise.parts import map_data_sets
 from riesz.density.reduced_basis import reduce_over_prior
+from riesz.devices import map_data_sets
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, source

@@ -27,10 +27,9 @@ from riesz.amortise.importance import (
     weighted_draws,
     weighted_draws_of,
 )
-from riesz.amortise.parts import map_data_sets, num_at_once
 from riesz.amortise.simulate import SensorData
 from riesz.arrays import on_device
-from riesz.devices import Devices
+from riesz.devices import Devices, map_data_sets, num_at_once
 from riesz.notes import Note
 from riesz.posterior.checks import K_HAT
 from riesz.posterior.family import Draws

@@ -30,12 +30,11 @@ from riesz.amortise.importance import (
     batch_problem,
     weight_gaussian,
 )
-from riesz.amortise.parts import map_data_sets
 from riesz.amortise.simulate import SensorData, Simulator, Variety, as_readings, single_problem
 from riesz.arrays import on_device
 from riesz.density.engine import AbstractEngine, Engine
 from riesz.density.reduced_basis import ReducedSensors
-from riesz.devices import Wanted, devices_of
+from riesz.devices import Wanted, devices_of, map_data_sets
 from riesz.errors import RieszError
 from riesz.fem.root import require_float64
 from riesz.method.base import AbstractMethod

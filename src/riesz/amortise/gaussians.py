@@ -13,10 +13,10 @@ import jax.random as jr
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from riesz.amortise.parts import num_at_once
 from riesz.amortise.simulate import Coordinates, SensorData, Simulator
 from riesz.density.reduced_basis import ReducedSensors
 from riesz.density.surrogate.variational import match_normals
+from riesz.devices import num_at_once
 from riesz.posterior.family import Draws, FullRank, full_rank_of
 
 NUM_DRAWS = 16

@@ -21,10 +21,9 @@ import scipy.stats
 from jaxtyping import Array, Bool, Float, Int
 
 from riesz.amortise.gaussians import GaussianSearch, fit_by_newton, gaussian_search, hessian_numbers
-from riesz.amortise.parts import map_data_sets, num_at_once
 from riesz.amortise.simulate import SensorData, Simulator
 from riesz.arrays import on_device
-from riesz.devices import Devices
+from riesz.devices import Devices, map_data_sets, num_at_once
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.posterior.checks import K_HAT
 from riesz.posterior.family import Draws, FullRank, standard_log_density

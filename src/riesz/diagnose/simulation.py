@@ -25,7 +25,6 @@ from riesz.amortise.importance import (
     fit_data_set,
     weighted_draws_of,
 )
-from riesz.amortise.parts import map_data_sets
 from riesz.amortise.simulate import (
     DataSets,
     PriorSurrogate,
@@ -36,6 +35,7 @@ from riesz.amortise.simulate import (
 )
 from riesz.density.surrogate.start import check_nested, penalty_in_time, surrogate_at_sensors
 from riesz.density.surrogate.surrogate import Surrogate, trajectory_over_prior
+from riesz.devices import map_data_sets
 from riesz.diagnose.calibration import Calibration
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision

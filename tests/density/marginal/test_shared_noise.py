@@ -11,9 +11,8 @@ import pytest
 from tests.pairs import pair
 
 import riesz as rz
-from riesz.density.marginal.assimilate import Assimilation, assimilate
 from riesz.density.marginal.host import data_model
-from riesz.density.marginal.linear import linear_system, mixture_at
+from riesz.density.marginal.linear import Assimilation, assimilate, linear_system, mixture_at
 from riesz.density.marginal.marginal import MarginalDensity
 from riesz.density.marginal.points import point_map_at_sensors
 from riesz.density.marginal.systems import ParameterSpace

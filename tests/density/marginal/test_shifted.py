@@ -8,7 +8,7 @@ import pytest
 from tests.pairs import pair
 
 import riesz as rz
-from riesz.density.marginal.assimilate import response_table
+from riesz.density.marginal.linear import response_table
 from riesz.density.marginal.points import time_points
 from riesz.problem.linearity import linear_parts
 
