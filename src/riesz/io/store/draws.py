@@ -53,25 +53,10 @@ SAVED = {
 } | {
     kind.__name__: kind
     for kind in (
-        PosteriorDraws,
-        NodalDraws,
-        RegionDraws,
-        NumberDraws,
-        Observed,
-        Shifts,
-        Mesh,
-        LocalEffect,
-        Matern12,
-        Matern32,
-        Matern52,
-        RBF,
-        SiteErrors,
-        FitFacts,
-        ImportanceCheck,
-        SamplerCheck,
-        SurrogateError,
-        Course,
-        TimeAxis,
+        *(PosteriorDraws, NodalDraws, RegionDraws, NumberDraws, Observed, Shifts),
+        *(Course, Mesh, TimeAxis),
+        *(LocalEffect, Matern12, Matern32, Matern52, RBF, SiteErrors),
+        *(FitFacts, ImportanceCheck, SamplerCheck, SurrogateError),
     )
 }
 """All that the file may hold beside numbers, each under a name that never changes."""

@@ -40,28 +40,12 @@ PARTS = ("distribution", "states", "history", "check", "surrogate_error")
 SAVED = {
     kind.__name__: kind
     for kind in (
-        family.MeanField,
-        family.FullRank,
-        family.PriorUpdate,
-        family.EmpiricalDraws,
-        ImportanceCheck,
-        SurrogateError,
-        ExactStates,
-        Automatic,
-        SparseLU,
-        Dense,
-        ConjugateGradients,
-        SurrogateStates,
-        RelaxedStates,
-        GramFactor,
-        StepGrams,
-        Trajectory,
-        Frame,
-        BoundaryValues,
-        NodalFunctions,
-        TrunkBranch,
-        Layers,
-        LocalFunctions,
+        *(family.MeanField, family.FullRank, family.PriorUpdate, family.EmpiricalDraws),
+        *(ImportanceCheck, SurrogateError),
+        *(ExactStates, SurrogateStates, RelaxedStates, GramFactor, StepGrams),
+        *(Automatic, SparseLU, Dense, ConjugateGradients),
+        *(Trajectory, Frame, BoundaryValues, NodalFunctions),
+        *(TrunkBranch, Layers, LocalFunctions),
     )
 } | {"Surrogate": SteadySurrogate}
 """All that a saved posterior may hold beside numbers: new families, state maps, networks and their
