@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -19,7 +18,6 @@ from riesz.fem.kernel import entity_matrices, entity_residuals, resolve_terms
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group, boundary_value_problem
 from riesz.fem.terms.coefficient import Latent, Nodal, as_floats, latent_value, resolve
-from riesz.fem.terms.pointwise import Point, nowhere
 from riesz.fem.terms.series import Series
 from riesz.fem.terms.weakform import PointSource, WeakForm
 from riesz.mesh.mesh import Mesh
@@ -173,11 +171,7 @@ def piece_values(piece: DirichletPiece, z: PyTree) -> Float[Array, " piece"]:
     coefficient = resolve(piece.value, z, "Dirichlet value")
     if isinstance(coefficient, Nodal):
         return coefficient.values[piece.ends].mean(axis=1)
-
-    def at(x):
-        return coefficient.at((), Point(x, (), nowhere(len(x)), z))
-
-    return jax.vmap(at)(piece.x)
+    return coefficient.at_places(piece.x, z)
 
 
 @eqx.filter_jit

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree, Shaped
@@ -25,7 +24,6 @@ from riesz.fem.terms.coefficient import (
     parts_of,
     resolve,
 )
-from riesz.fem.terms.pointwise import Point, nowhere
 from riesz.fem.terms.weakform import SCALAR, Shape, Term, check_shape
 from riesz.mesh.mesh import Mesh
 
@@ -118,11 +116,7 @@ def sample_function(
     function: Function, places: Places, z: PyTree
 ) -> Shaped[Array, " place *components"]:
     """A function of place, at many of them; compiled, for a fit solves again and again."""
-
-    def at(x):
-        return function.at((), Point(x, (), nowhere(len(x)), z))
-
-    return jax.vmap(at)(places)
+    return function.at_places(places, z)
 
 
 def quadrature_places(domain: Domain) -> Iterator[Places]:

@@ -125,14 +125,13 @@ def draw_chunks(
         wanted = needs_state(problem, sampler, coordinates)
     together = num_sharing(problem, coordinates)
     size = together * chunk_size(num_draws // together, together * numbers)
+    nothing = jnp.zeros((size, problem.record.num_recorded), problem.forward.dtype)
     for number, start in enumerate(range(0, num_draws, size)):
         rows = np.minimum(np.arange(start, start + size), num_draws - 1)
         key = jr.fold_in(state_key, number)
         own, now = coordinates[rows], jr.split(key)
         z = problem.latents.entries(problem.latents.of_draws(own))
-        result = (
-            states.from_outside(problem, now[0], own, z) if wanted else no_states(problem, size)
-        )
+        result = states.from_outside(problem, now[0], own, z) if wanted else nothing
         shared, own = split_shared(z, together)
         keys = jr.split(now[1], size).reshape(-1, together)
         values = of_chunk(problem, sampler, keys, shared, own, result)
@@ -150,10 +149,6 @@ def needs_state(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -
         return jax.tree.map(jnp.asarray, sampler(jr.key(0), problem, given["state"], given["z"]))
 
     return "state" in dependence(of_draw, inputs).reads
-
-
-def no_states(problem: InverseProblem, count: int) -> Float[Array, "draw node"]:
-    return jnp.zeros((count, problem.record.num_recorded), problem.forward.dtype)
 
 
 def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, PyTree
 from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.fem.elements.domain import Domain
-from riesz.fem.terms.pointwise import Point
+from riesz.fem.terms.pointwise import Point, nowhere
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import REST, region_of_cells
 
@@ -40,6 +40,10 @@ class AbstractCoefficient(eqx.Module):
     @abstractmethod
     def at(self, local: PyTree[Array], point: Point) -> Array:
         """The value at one point of one entity."""
+
+    def at_places(self, places: Float[Array, "place dim"], z: PyTree) -> Array:
+        """Where there is no state and nothing is gathered, as on the boundary."""
+        return jax.vmap(lambda x: self.at((), Point(x, (), nowhere(len(x)), z)))(places)
 
     @abstractmethod
     def degree(self) -> int:

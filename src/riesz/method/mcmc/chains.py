@@ -150,7 +150,7 @@ def run_chains(
     wanted, notes = jnp.asarray(plan.target_accept), ()
     with (
         progress_bar(work.progress) as shown,
-        ThreadPoolExecutor(num_threads(len(run.chains))) as pool,
+        ThreadPoolExecutor(min(len(run.chains), os.cpu_count() or 1)) as pool,
     ):
         total = plan.num_warmup + (plan.num_samples or 2 * FEWEST_DRAWS)
         task = shown.add_task(f"{len(run.chains)} chains", total=total, terms="")
@@ -200,10 +200,6 @@ def note_on_time(num_draws: int, num_chains: int) -> Note:
             "warm-up."
         )
     return Note("time_in_chains", num_draws=num_draws, num_chains=num_chains)
-
-
-def num_threads(num_chains: int) -> int:
-    return min(num_chains, os.cpu_count() or 1)
 
 
 def step_chains(
