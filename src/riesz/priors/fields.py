@@ -89,12 +89,6 @@ class AbstractArrayField(AbstractField):
     """A field whose nodal values follow for weights of either library: of NumPy's, those of many
     draws at once and without a program."""
 
-    transform: eqx.AbstractVar[Transform | None]
-
-    @property
-    def is_log(self) -> bool:
-        return self.transform is jnp.exp
-
     @abstractmethod
     def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
         """The values at all mesh nodes, or at some."""
@@ -361,6 +355,10 @@ class NodalField(AbstractArrayField):
         values = weights[corners] + mean
         inside = sum(values[i] * shape for i, shape in enumerate(point.barycentric))
         return apply_transform(self.transform, jnp.asarray(inside))
+
+    @property
+    def is_log(self) -> bool:
+        return self.transform is jnp.exp
 
     def nodal(self, weights: AnyWeights, some: Chosen = ALL) -> AtNodes:
         values = as_like(self.mean, weights)[some] + weights[..., some]

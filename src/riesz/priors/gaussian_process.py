@@ -96,6 +96,10 @@ class KernelField(fields.AbstractArrayField, fields.AbstractPlaceField):
             return columns
         return numpy_of(points).hstack([columns, self.trend.columns(points)])
 
+    @property
+    def is_log(self) -> bool:
+        return self.transform is jnp.exp
+
     def nodal(self, weights: fields.AnyWeights, some: fields.Chosen = fields.ALL) -> fields.AtNodes:
         nodes = as_like(self.nodes, weights)[some]
         if isinstance(weights, np.ndarray):

@@ -45,6 +45,10 @@ class InterpolatedField(fields.AbstractArrayField):
         middle = sum(mean[i] * shape for i, shape in enumerate(point.barycentric))
         return fields.apply_transform(self.transform, middle + functions @ weights)
 
+    @property
+    def is_log(self) -> bool:
+        return self.transform is jnp.exp
+
     def nodal(self, weights: fields.AnyWeights, some: fields.Chosen = fields.ALL) -> fields.AtNodes:
         basis, mean = as_like(self.basis, weights), as_like(self.mean, weights)
         return fields.apply_transform(self.transform, mean[some] + weights @ basis[:, some])
