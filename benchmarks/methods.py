@@ -2,9 +2,9 @@
 
 Three problems with two unknowns on 17^2 nodes: the strengths of two sources, whose posterior is
 normal, and a diffusivity with the strength of a source, whose posterior is skewed, or bent where
-the prior is twice as wide. What is exact is the sum over a grid of exact solves. A row has the largest error of a posterior mean, in standard
-deviations, the largest relative error of a standard deviation, and the notes by which the fit
-itself casts doubt on its result.
+the prior is twice as wide. What is exact is the sum over a grid of exact solves. A row has the
+largest error of a posterior mean, in standard deviations, the largest relative error of a standard
+deviation, and the notes by which the fit itself casts doubt on its result.
 """
 
 import time
