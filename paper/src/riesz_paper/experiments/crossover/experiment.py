@@ -228,7 +228,7 @@ def draw(rows: Sequence[Row], out: Path) -> None:
     """Seconds against nodes for one data set, a panel for each number of unknowns."""
     panels = sorted({(r["dim"], r["unknowns"]) for r in rows})
     figure, every = new_figure(len(panels))
-    for axes, (dim, unknowns) in zip(np.atleast_1d(every), panels, strict=True):
+    for axes, (dim, unknowns) in zip(every, panels, strict=True):
         for density, colour in COLOURS.items():
             own = sorted(
                 (nodes, seconds)
