@@ -74,7 +74,9 @@ def fit_many(
 
 
 def try_fit(
-    problem: InverseProblem | Case, engine: AbstractMethod | AbstractEngine | str | None, **options: Any
+    problem: InverseProblem | Case,
+    engine: AbstractMethod | AbstractEngine | str | None,
+    **options: Any,
 ) -> Posterior | RieszError:
     """One problem; what is wrong with it is told, and ends nothing."""
     try:
