@@ -167,6 +167,7 @@ def main() -> None:
         exact = exact_moments(problem)
         for method in options.methods:
             for density in options.densities:
+                jax.clear_caches()  # a process holds so many compiled programs and no more
                 row = one_row(name, problem, exact, method, density, options.seed)
                 rows.append(told(row))
     answered = [row for row in rows if "refused" not in row]
