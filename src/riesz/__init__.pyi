@@ -27,7 +27,7 @@ from .fem.elements.space import P1 as P1
 from .fem.elements.space import P2 as P2
 from .fem.terms.coefficient import nodal as nodal
 from .fem.terms.coefficient import per_cell as per_cell
-from .fem.terms.coefficient import by_region as by_region
+from .fem.terms.regional import by_region as by_region
 from .fem.terms.weakform import advection as advection
 from .fem.terms.weakform import diffusion as diffusion
 from .fem.terms.weakform import integral as integral

@@ -8,7 +8,7 @@ import pytest
 
 import riesz as rz
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.posterior.posterior import linear_states
+from riesz.posterior.linear_states import linear_states
 
 MESH = rz.rectangle((5, 4))
 SEEN = rz.observations([[0.3, 0.4], [0.6, 0.7]], [0.1, 0.2])

@@ -8,7 +8,8 @@ import pytest
 
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.terms.coefficient import by_region, nodal
+from riesz.fem.terms.coefficient import nodal
+from riesz.fem.terms.regional import by_region
 from riesz.fem.terms.weakform import (
     diffusion,
     integral,

@@ -8,8 +8,8 @@ from .fluxes import budget as budget
 from .fluxes import flux_through as flux_through
 from .problem import BoundaryValueProblem as BoundaryValueProblem
 from .problem import Newton as Newton
-from .terms.coefficient import scale as scale
 from .terms.pointwise import dot as dot
+from .terms.regional import scale as scale
 from .terms.weakform import WeakForm as WeakForm
 from .terms.weakform import leakage as leakage
 from .terms.weakform import line_source as line_source

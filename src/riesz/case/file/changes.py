@@ -22,7 +22,7 @@ from riesz.case.file.time_axis import When
 from riesz.case.file.wells import WellPoints, step_rates
 from riesz.case.table import Decisions, FileTable, is_finite, parse_table, toml_in
 from riesz.errors import FileFormatError, any_of, nearest
-from riesz.fem.terms.coefficient import scale
+from riesz.fem.terms.regional import scale
 from riesz.fem.terms.series import LINEAR, series
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.tables.dates import Times

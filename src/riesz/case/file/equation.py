@@ -11,7 +11,8 @@ from pydantic import Field, PlainValidator, model_validator
 from riesz.case.file.stresses import CoefficientsTable
 from riesz.case.table import as_coefficient_value, brief, is_finite
 from riesz.errors import any_of, error_context
-from riesz.fem.terms.coefficient import AbstractCoefficient, by_region, scale
+from riesz.fem.terms.coefficient import AbstractCoefficient
+from riesz.fem.terms.regional import by_region, scale
 from riesz.fem.terms.weakform import (
     WeakForm,
     advection,

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from scipy.spatial import Delaunay
 
 from riesz.case.options import NextOptions, PredictOptions
+from riesz.case.run.design import design_at, usual_covariates
 from riesz.case.run.folder import NEXT, Run, load_answers
 from riesz.case.run.measurand import GAINS, LOG, Measurand, measurand_of
 from riesz.case.run.outputs import PLOT
@@ -25,10 +26,8 @@ from riesz.case.run.request import (
     Scene,
     Where,
     check_output_path,
-    design_at,
     format_times,
     request_of,
-    usual_covariates,
 )
 from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.geometry.crs import project

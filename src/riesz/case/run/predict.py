@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 
 from riesz.case.data.rows import check_inside_mesh, inside_of, plain_rows, rows_at_places
 from riesz.case.options import PredictOptions
+from riesz.case.run.design import check_given_covariates, design_at, usual_covariates
 from riesz.case.run.folder import PROBLEM_OF_RUN, Run
 from riesz.case.run.measurand import Measurand, measurand_of, noise_note
 from riesz.case.run.outputs import write_bands
@@ -28,13 +29,10 @@ from riesz.case.run.request import (
     Scene,
     Then,
     Where,
-    check_given_covariates,
     check_request,
     check_request_places,
-    design_at,
     request_of,
     statistics_in,
-    usual_covariates,
 )
 from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.io.maps.raster import Band, bands_of, finite_range
