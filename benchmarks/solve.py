@@ -14,7 +14,10 @@ import resource
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
+from statistics import median
 
 import numpy as np
 from bench import in_process, is_there, parser_of, save
@@ -293,6 +296,61 @@ def answer_of(job: Job) -> dict | None:
         return None
 
 
+def against(job: Job, tree: Path, cores: str) -> dict | None:
+    """A row of ours beside the same one of another checkout: each twice, in turn, the shorter."""
+    rows: dict[Path, list[dict]] = {HERE.parent: [], tree: []}
+    for _ in range(2):
+        for root, own in rows.items():
+            pinned = ["taskset", "-c", cores] if cores else []
+            worker = [sys.executable, str(root / "benchmarks" / "solve.py"), "--worker", *job]
+            paths = os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])
+            done = subprocess.run(
+                [*pinned, *worker],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                check=False,
+                env=os.environ | {"PYTHONPATH": paths},
+            )
+            if done.returncode == 0:
+                own.append(json.loads(done.stdout.splitlines()[-1]))
+    ours, theirs = (
+        min(own, key=lambda row: row["seconds"]) if own else None for own in rows.values()
+    )
+    if ours is None:
+        return None
+    other = {} if theirs is None else {"before": theirs["seconds"]}
+    other |= {} if theirs is None else {"ratio": ours["seconds"] / theirs["seconds"]}
+    row = ours | other
+    print(told(row), f"ratio {row.get('ratio', float('nan')):.2f}", flush=True)
+    return row
+
+
+def compare(options) -> None:
+    """Each of our rows beside that of another checkout, several at once on two cores each."""
+    tree = options.against.resolve()
+    pairs = [f"{2 * n},{2 * n + 1}" for n in range(options.jobs)] if options.jobs > 1 else [""]
+    free = Queue()
+    for pair in pairs:
+        free.put(pair)
+
+    def one(job: Job) -> dict | None:
+        cores = free.get()
+        try:
+            return against(job, tree, cores)
+        finally:
+            free.put(cores)
+
+    ours = [job for job in jobs(options.dims, options.largest) if job[0] in ("riesz", "hard")]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        rows = [row for row in pool.map(one, ours[::-1]) if row is not None]
+    ratios = [row["ratio"] for row in rows if "ratio" in row]
+    config = {"dims": options.dims, "largest": options.largest, "against": options.commit}
+    totals = {"rows": len(rows), "worst_ratio": max(ratios), "median_ratio": median(ratios)}
+    save(options.out, config | {"jobs": options.jobs}, 0, rows, totals)
+    print(json.dumps(totals, indent=1))
+
+
 def told(row: dict) -> str:
     iterations = "" if row.get("iterations") is None else row["iterations"]
     return (
@@ -332,11 +390,18 @@ def main() -> None:
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 3])
     parser.add_argument("--largest", type=int, default=2_000_000, help="nodes at most")
     parser.add_argument("--worker", nargs=5, metavar="PART")
+    parser.add_argument(
+        "--against", type=Path, help="another checkout, timed in turn with this one"
+    )
+    parser.add_argument("--commit", default="", help="that of the other checkout")
+    parser.add_argument("--jobs", type=int, default=1, help="rows at once, on two cores each")
     options = parser.parse_args()
     if options.worker:
         library, dim, coarsest, levels, solver = options.worker
         print(json.dumps(work(library, int(dim), int(coarsest), int(levels), solver)))
         return
+    if options.against:
+        return compare(options)
     rows = []
     for job in jobs(options.dims, options.largest):
         row = answer_of(job)

@@ -292,6 +292,7 @@ def test_a_second_peak_is_looked_for_before_a_normal_posterior_is_taken():
     alone = fit(problem, "laplace", progress=False)
     assert alone.check is not None
     assert alone.check.k_hat < 0.5  # of the second peak it knows nothing
-    assert find_inadequacy(alone, seed=0) == ("there are 2 separate peaks", True, None)
+    separate = Inadequacy(Note("separate_modes", count=2), is_multimodal=True)
+    assert find_inadequacy(alone, seed=0) == separate
     none = dataclasses.replace(alone, check=None)
     assert find_inadequacy(none, seed=0) is None  # nobody asked

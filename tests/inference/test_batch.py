@@ -1,5 +1,6 @@
 """Many data sets at once: the formulas of linear regression, verdicts, and one program for all."""
 
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -211,7 +212,7 @@ print(len(jax.devices()), "devices")
 @pytest.mark.slow
 def test_devices_share_data_sets_and_give_the_same_numbers(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT), *sys.path]))
     run = subprocess.run(
         [sys.executable, "-c", SHARED_OUT], capture_output=True, text=True, check=False
     )

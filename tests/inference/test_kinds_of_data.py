@@ -21,6 +21,7 @@ from numpyro.infer.util import log_density
 from tests.pairs import pair
 
 import riesz as rz
+from riesz.method.laplace import Laplace
 from riesz.problem.posing import inverse_problem
 from riesz.problem.posing import with_observations as with_data
 from riesz.problem.problem import InverseProblem
@@ -382,7 +383,7 @@ def test_laplace_agrees_with_quadrature(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALONE)
 def test_nuts_agrees_with_quadrature(name):
-    start = pair("laplace") if KINDS[name].nearly_normal else None
+    start = Laplace() if KINDS[name].nearly_normal else None
     engine = pair(
         "mcmc", kernel="nuts", num_samples=6000, num_chains=2, linear_solver="dense", start=start
     )

@@ -66,7 +66,10 @@ def as_start(value: Any) -> Any:
     """Coordinates, a posterior, or the method whose posterior is taken."""
     if value is None or isinstance(value, Posterior | Settings):
         return value
-    numbers = np.asarray(value, dtype=float)
+    try:
+        numbers = np.asarray(value, dtype=float)
+    except TypeError as error:
+        raise ValueError(value) from error
     if numbers.ndim != 1 or not np.isfinite(numbers).all():
         raise ValueError(value)
     return numbers

@@ -255,7 +255,7 @@ def test_a_part_of_the_way_keeps_within_reach():
 
 @pytest.mark.slow
 def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
-    penalty = default_penalty(problem, ENGINE.with_settings(num_samples=8))
+    penalty = default_penalty(problem, ENGINE.density.with_settings(num_samples=8))
     surrogate = initial_surrogate(problem, jr.key(0), width=16, features=16)
     draws = jr.normal(jr.key(1), (30, 8, 2))
     stepped = gauss_newton_readout(problem, penalty, surrogate, jr.key(2), draws)
