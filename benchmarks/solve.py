@@ -390,9 +390,7 @@ def main() -> None:
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 3])
     parser.add_argument("--largest", type=int, default=2_000_000, help="nodes at most")
     parser.add_argument("--worker", nargs=5, metavar="PART")
-    parser.add_argument(
-        "--against", type=Path, help="another checkout, timed in turn with this one"
-    )
+    parser.add_argument("--against", type=Path, help="another checkout, timed in turn")
     parser.add_argument("--commit", default="", help="that of the other checkout")
     parser.add_argument("--jobs", type=int, default=1, help="rows at once, on two cores each")
     options = parser.parse_args()
@@ -401,7 +399,8 @@ def main() -> None:
         print(json.dumps(work(library, int(dim), int(coarsest), int(levels), solver)))
         return
     if options.against:
-        return compare(options)
+        compare(options)
+        return
     rows = []
     for job in jobs(options.dims, options.largest):
         row = answer_of(job)
