@@ -82,8 +82,7 @@ def effort(posterior: Posterior) -> Effort:
     """
     problem = posterior.problem
     seconds = density_to_weigh(posterior, problem).seconds()
-    z = problem.z(jnp.zeros(problem.num_coordinates))
-    if not is_linear(problem.forward, z if problem.time is None else problem.time.first(z)):
+    if not is_linear(problem.forward, problem.median()):
         seconds *= NEWTON_STEPS
     return affordable(seconds, problem.num_coordinates)
 

@@ -206,12 +206,12 @@ def fit(
 
 def note_on_first_order(problem: InverseProblem) -> tuple[Note, ...]:
     """Steps of Euler's as long as what drives the equation is held err all alike."""
-    if problem.time is None or problem.time.scheme != EULER:
+    if problem.record.scheme != EULER:
         return ()
     parts = jax.tree.leaves(problem.forward, is_leaf=lambda part: isinstance(part, Series))
     held = [part.times for part in parts if isinstance(part, Series) and part.kind == HELD]
     periods = [float(np.median(np.diff(part))) for part in held if len(part) > 1]
-    step = float(np.diff(problem.time.axis.times).max())
+    step = float(problem.in_time.axis.steps.max())
     if step < min(periods, default=np.inf) / 2:
         return ()
     return (Note("first_order", step=step, period=min(periods)),)

@@ -12,13 +12,12 @@ from jaxtyping import PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import FormError, RieszError
-from riesz.fem.assembly import dirichlet_values, residual
+from riesz.fem.assembly import residual
 from riesz.fem.elements.space import Space
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.terms.coefficient import AbstractCoefficient, Function, Latent, parts_of
 from riesz.fem.terms.series import TIME
 from riesz.fem.terms.weakform import WeakForm
-from riesz.fem.time.problem import at_time, initial_values
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import Hierarchy
 from riesz.notes import Note, NoteWarning
@@ -28,7 +27,7 @@ from riesz.observe.sensors import AbstractSensors
 from riesz.priors.fields import AbstractFieldLatent, FieldCoefficient
 from riesz.priors.latent import LatentSpace, Z, value_of
 from riesz.problem.dependence import dependence
-from riesz.problem.observation_in_time import ObservationInTime
+from riesz.problem.observation_in_time import ObservationInTime, Steady
 from riesz.problem.priors import (
     Coordinates,
     check_noise_priors,
@@ -146,7 +145,7 @@ class Described(NamedTuple):
     sensors: tuple[AbstractSensors, ...]  # of each
     likelihood: AbstractLikelihood
     num_sensors: int
-    time: ObservationInTime | None = None
+    record: Steady | ObservationInTime
 
 
 def check_parts(parts: Described, latents: LatentSpace) -> None:
@@ -157,7 +156,7 @@ def check_parts(parts: Described, latents: LatentSpace) -> None:
         check_other_priors(forward, latents)
     check_noise_priors(parts.likelihood, parts.num_sensors, latents)
     z = unknowns_in_the_middle(latents, parts)
-    then = [z] if parts.time is None else [at_time(z, one) for one in parts.time.ends()]
+    then = parts.record.ends(z)
     try:
         for forward in parts.forwards:
             for own in then:
@@ -169,7 +168,7 @@ def check_parts(parts: Described, latents: LatentSpace) -> None:
             f"a function in the problem reads the unknown {name!r}, {no_prior(name, latents.names)}"
         ) from None
     check_noise_sign(latents, parts.likelihood, z)
-    for forward in parts.forwards if parts.time is None or parts.time.initial is None else ():
+    for forward in parts.forwards if parts.record.begins_steady else ():
         check_level(forward, then[0])
     tell_unused(parts, then[0])
 
@@ -246,10 +245,8 @@ def trace(parts: Described, z: PyTree) -> None:
         result = [parts.likelihood.log_prob(zeros, zeros, z)]
         for forward, sensors in zip(parts.forwards, parts.sensors, strict=True):
             state = jnp.zeros(forward.space.num_dofs, forward.dtype)
-            result += [residual(forward, state, z), dirichlet_values(forward, z)]
+            result += [residual(forward, state, z), parts.record.boundary_values(forward, z)]
             result += [sensors.predict(forward, state, z)]
-        if parts.time is not None and parts.time.initial is not None:
-            result.append(initial_values(parts.time.initial, z))
         return result
 
     jax.eval_shape(everything, z)

@@ -45,6 +45,8 @@ class Steady(eqx.Module):
 
     forwards: tuple[BoundaryValueProblem, ...]
     axis: None = None
+    scheme: None = None
+    begins_steady: bool = eqx.field(static=True, default=True)
     num_times: int = eqx.field(static=True, default=1)
     num_shared: int = eqx.field(static=True, default=1)
 
@@ -54,6 +56,15 @@ class Steady(eqx.Module):
 
     def first(self, z: PyTree) -> PyTree:
         return z
+
+    def ends(self, z: PyTree) -> list[PyTree]:
+        return [z]
+
+    def transient(self, step: BoundaryValueProblem) -> None:
+        return None
+
+    def initial_state(self, step: BoundaryValueProblem, z: PyTree) -> None:
+        return None
 
     def equation(
         self, step: BoundaryValueProblem, state: Float[Array, " dof"]
@@ -114,13 +125,18 @@ class ObservationInTime(eqx.Module):
         """Of each step."""
         return num_stages(self.scheme)
 
-    def ends(self) -> list[Float[Array, ""]]:
-        """The first time and the last."""
-        return [on_device(self.axis.times[place]) for place in (0, -1)]
+    @property
+    def begins_steady(self) -> bool:
+        """Whether the first state is one to be solved for."""
+        return self.initial is None
+
+    def ends(self, z: PyTree) -> list[PyTree]:
+        """What the equation reads at the first time and at the last."""
+        return [self.first(z), at_time(z, on_device(self.axis.times[-1]))]
 
     def first(self, z: PyTree) -> PyTree:
         """What the equation reads when the march begins."""
-        return at_time(z, self.ends()[0])
+        return at_time(z, on_device(self.axis.times[0]))
 
     def equation(
         self, step: BoundaryValueProblem, state: Float[Array, " dof"]
@@ -225,13 +241,13 @@ def distinct_places(
 
 
 def readings(
-    axis: TimeAxis,
+    time: ObservationInTime,
     observed: Observations,
     place: Int[np.ndarray, " sensor"],
-    num_places: int,
     dtype: np.dtype,
 ) -> Functionals:
-    """Measurements as rows of an operator on the record of so many places."""
+    """Measurements as rows of an operator on the record."""
+    axis, num_places = time.axis, time.num_places
     if observed.when is None:
         raise RieszError(
             "the problem has a time axis, but its observations have no times: give "

@@ -46,7 +46,13 @@ from riesz.priors.latent import LatentSpace, latent_space
 from riesz.problem import checks
 from riesz.problem.dependence import dependence
 from riesz.problem.identifiability import tell_unidentified_scale
-from riesz.problem.observation_in_time import InTime, ObservationInTime, distinct_places, readings
+from riesz.problem.observation_in_time import (
+    InTime,
+    ObservationInTime,
+    Steady,
+    distinct_places,
+    readings,
+)
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.problem.unknowns import name_unknowns
 
@@ -196,45 +202,58 @@ def pose(
         )
         for one, values in zip(experiments, boundaries, strict=True)
     )
+    transient = None
     if timed is not None:
         begin = initial_state(timed.initial, space, dim)
         transient = in_time(forwards[0], timed.times, begin, timed.scheme)
-        return problem_in_time(transient, space, observed, likelihood, tolerance, hierarchy)
+        forwards = (transient.step,)
     each = [join_observations(own) for own in data]
-    result = steady_problem(forwards, space, each, likelihood, tolerance, hierarchy)
-    if result.linear is not None:  # measured fluxes and coefficients tell the scale
+    result = problem_of(forwards, space, each, likelihood, tolerance, hierarchy, transient)
+    if transient is None and result.linear is not None:
+        # Measured fluxes and coefficients tell the scale.
         tell_unidentified_scale(forwards, space)
     return result
 
 
-def steady_problem(
+def problem_of(
     forwards: tuple[BoundaryValueProblem, ...],
     latents: LatentSpace,
     each: Sequence[Observations],
     likelihood: AbstractLikelihood,
     tolerance: float | None,
     hierarchy: Hierarchy | None,
+    transient: TransientProblem | None = None,
 ) -> InverseProblem:
-    """Of steady states, with what was observed of each."""
+    """With what was observed of the states of each equation, or along the axis of one in time."""
+    observed, dtype = join_observations(each), forwards[0].dtype
+    what, place, time = [own.what for own in each], np.arange(observed.num_sensors), None
+    if transient is not None:
+        what[0], place = distinct_places(observed)
     placed = [
-        own.what.discretise(forward, latents, tolerance)
-        for own, forward in zip(each, forwards, strict=True)
+        own.discretise(forward, latents, tolerance)
+        for own, forward in zip(what, forwards, strict=True)
     ]
-    observed, sensors = join_observations(each), tuple(one.sensors for one in placed)
-    checks.check_parts(
-        checks.Described(forwards, sensors, likelihood, observed.num_sensors), latents
-    )
-    linear = stack_operators([one.operator for one in sensors], apart=True)
+    sensors = tuple(one.sensors for one in placed)
+    if transient is None:
+        linear = stack_operators([one.operator for one in sensors], apart=True)
+    else:
+        start, scheme, num_places = transient.initial, transient.scheme, what[0].num_sensors
+        time = ObservationInTime(transient.axis, start, sensors[0], num_places, scheme)
+        linear = readings(time, observed, place, dtype)
+    record = time or Steady(forwards)
+    parts = checks.Described(forwards, sensors, likelihood, observed.num_sensors, record)
+    checks.check_parts(parts, latents)
     return InverseProblem(
         forward=forwards[0],
         latents=latents,
         linear=linear,
         sensors=sensors if linear is None else (),
-        observed=jnp.asarray(observed.values, forwards[0].dtype),
+        observed=jnp.asarray(observed.values, dtype),
         likelihood=likelihood,
-        observations=with_centres(observed, np.concatenate([one.centres for one in placed])),
+        observations=with_centres(observed, np.concatenate([one.centres for one in placed])[place]),
         hierarchy=hierarchy,
         others=forwards[1:],
+        time=time,
     )
 
 
@@ -245,37 +264,6 @@ def initial_state(given: Any, latents: LatentSpace, dim: int) -> Any:
     named = as_coefficient(given, INITIAL)
     checks.check_initial_unknowns(named, latents.names)
     return with_field(named, latents, dim)
-
-
-def problem_in_time(
-    transient: TransientProblem,
-    latents: LatentSpace,
-    observed: Observations,
-    likelihood: AbstractLikelihood,
-    tolerance: float | None,
-    hierarchy: Hierarchy | None,
-) -> InverseProblem:
-    """In time, where sensors record along the axis."""
-    forward, axis = transient.step, transient.axis
-    what, place = distinct_places(observed)
-    placed = what.discretise(forward, latents, tolerance)
-    linear = readings(axis, observed, place, what.num_sensors, forward.dtype)
-    time = ObservationInTime(
-        axis, transient.initial, placed.sensors, what.num_sensors, transient.scheme
-    )
-    parts = checks.Described((forward,), (placed.sensors,), likelihood, observed.num_sensors, time)
-    checks.check_parts(parts, latents)
-    return InverseProblem(
-        forward=forward,
-        latents=latents,
-        linear=linear,
-        sensors=(),
-        observed=jnp.asarray(observed.values, forward.dtype),
-        likelihood=likelihood,
-        observations=with_centres(observed, placed.centres[place]),
-        hierarchy=hierarchy,
-        time=time,
-    )
 
 
 def space_on(domain: Mesh | Hierarchy | Space) -> Space:
@@ -306,11 +294,9 @@ def with_observations(
     """
     checks.check_noise_count(likelihood, observations.num_sensors)
     likelihood.check_values(observations.values)
-    known = (likelihood, None, problem.hierarchy)
-    if problem.time is not None:
-        transient = problem.time.transient(problem.forward)
-        return problem_in_time(transient, problem.latents, observations, *known)
-    return steady_problem((problem.forward,), problem.latents, [observations], *known)
+    transient = problem.record.transient(problem.forward)
+    known = (likelihood, None, problem.hierarchy, transient)
+    return problem_of((problem.forward,), problem.latents, [observations], *known)
 
 
 def resolve_dirichlet(

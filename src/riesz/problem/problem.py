@@ -49,9 +49,7 @@ class InverseProblem(eqx.Module):
     observations: Observations
     hierarchy: Hierarchy | None = eqx.field(static=True)
     others: tuple[BoundaryValueProblem, ...] = ()  # of further experiments, with the same unknowns
-    time: ObservationInTime | None = (
-        None  # where the equation is one in time; its state is then a record
-    )
+    time: ObservationInTime | None = None  # of an equation in time; its state is then a record
 
     @property
     def num_coordinates(self) -> int:

@@ -297,10 +297,9 @@ class Assimilation:
     def with_readings(
         self, observed: Observations, likelihood: AbstractLikelihood
     ) -> "Assimilation":
-        time = self.problem.in_time
         place = place_of_readings(self.problem, observed)
-        known = (place, time.num_places, np.dtype(float))
-        operator = readings(time.axis, observed, *known).to_scipy()
+        rows = readings(self.problem.in_time, observed, place, np.dtype(float))
+        operator = rows.to_scipy()
         zeros = jnp.zeros(self.problem.num_coordinates)
         noise = likelihood.factor(jnp.asarray(observed.values), self.problem.z(zeros))
         misfit = observed.values - operator @ self.offset

@@ -122,7 +122,7 @@ def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
             "one: build it on rz.hierarchy(coarse_mesh, levels), set levels to 2 or more in a "
             "problem file, or use the density exact."
         )
-    if problem.time is None or problem.time.initial is None:
+    if problem.record.begins_steady:
         check_energy(problem.forward, as_gram(gram))
     if problem.time is None:
         linearity.affine_dirichlet_values(problem)
@@ -266,7 +266,7 @@ def equation_inputs(
 
     def one(coordinates):
         z = problem.z(coordinates)
-        initial = None if problem.time is None else problem.time.initial_state(problem.forward, z)
+        initial = problem.record.initial_state(problem.forward, z)
         return {**z, COORDINATES: coordinates} | ({} if initial is None else {BEGUN: initial})
 
     return jax.vmap(one)(draws)
