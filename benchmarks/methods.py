@@ -7,10 +7,16 @@ largest error of a posterior mean, in standard deviations, the largest relative 
 deviation, and the notes by which the fit itself casts doubt on its result.
 """
 
+import json
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
-from bench import parser_of, save, told
+from bench import in_process, parser_of, save, told
+
+PROBLEMS = ("sources", "skewed", "bent")
+METHODS = ("laplace", "gaussian-vi", "mcmc", "mcmc, nuts")
 
 LEVELS, SIDES = 2, 8
 NUM_SENSORS, NOISE = 9, 0.02
@@ -96,15 +102,16 @@ def exact_moments(problem):
     return mean, sd
 
 
-def methods():
+def method_of(name: str):
     import riesz as rz
 
+    chains = {"num_samples": NUM_SAMPLES}
     return {
         "laplace": rz.Laplace(),
         "gaussian-vi": rz.GaussianVI(),
-        "mcmc": rz.MCMC(num_samples=NUM_SAMPLES),
-        "mcmc, nuts": rz.MCMC(kernel="nuts", num_samples=NUM_SAMPLES),
-    }
+        "mcmc": rz.MCMC(**chains),
+        "mcmc, nuts": rz.MCMC(kernel="nuts", **chains),
+    }[name]
 
 
 def densities():
@@ -128,9 +135,8 @@ def one_row(name: str, problem, exact, method: str, density: str, seed: int) -> 
     row = {"problem": name, "method": method, "density": density}
     start, cpu = time.perf_counter(), time.process_time()
     try:
-        posterior = rz.fit(
-            problem, methods()[method], density=densities()[density], seed=seed, progress=False
-        )
+        pair = {"method": method_of(method), "density": densities()[density]}
+        posterior = rz.fit(problem, **pair, seed=seed, progress=False)
     except rz.RieszError as error:
         return row | {"refused": str(error)}
     mean, sd = (np.asarray(one) for one in exact)
@@ -147,29 +153,37 @@ def one_row(name: str, problem, exact, method: str, density: str, seed: int) -> 
 
 
 SMOKE = {"LEVELS": 2, "SIDES": 4, "NUM_AXIS": 11, "NUM_SAMPLES": 20, "NUM_EXACT": 20}
-SMOKE |= {"NUM_VALUES": 20, "NUM_DRAWS": 40}
+SMOKE |= {"NUM_VALUES": 20, "NUM_DRAWS": 40, "PROBLEMS": ("skewed",), "METHODS": ("laplace",)}
+
+
+def rows_of(name: str, method: str, seed: int) -> list[dict]:
+    """A method on every density."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    warnings.simplefilter("ignore")
+    problem = problem_of(name, seed)
+    exact = exact_moments(problem)
+    return [told(one_row(name, problem, exact, method, density, seed)) for density in densities()]
 
 
 def main() -> None:
     parser = parser_of(globals(), "results/bench-methods.json")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--problems", nargs="*", default=["sources", "skewed", "bent"])
-    parser.add_argument("--methods", nargs="*", default=list(methods()))
-    parser.add_argument("--densities", nargs="*", default=list(densities()))
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--worker", nargs=2, metavar="PART")
     options = parser.parse_args()
-    import jax
+    if options.worker:
+        print(json.dumps(rows_of(*options.worker, options.seed)))
+        return
 
-    jax.config.update("jax_enable_x64", True)
-    warnings.simplefilter("ignore")
-    rows = []
-    for name in options.problems:
-        problem = problem_of(name, options.seed)
-        exact = exact_moments(problem)
-        for method in options.methods:
-            for density in options.densities:
-                jax.clear_caches()  # a process holds so many compiled programs and no more
-                row = one_row(name, problem, exact, method, density, options.seed)
-                rows.append(told(row))
+    def worker_rows(pair: tuple[str, str]) -> list[dict]:
+        return in_process("--seed", str(options.seed), "--worker", *pair)
+
+    # A process for each method: one holds only so many compiled programs.
+    with ThreadPoolExecutor(options.jobs) as pool:
+        groups = list(pool.map(worker_rows, product(PROBLEMS, METHODS)))
+    rows = [row for group in groups for row in group]
     answered = [row for row in rows if "refused" not in row]
     wrong = [row for row in answered if not row["is_right"]]
     figures = {
@@ -180,6 +194,7 @@ def main() -> None:
     }
     config = {"levels": LEVELS, "sides": SIDES, "sensors": NUM_SENSORS, "noise": NOISE}
     save(options.out, config, options.seed, rows, figures)
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,14 @@ class BananaByGradients(AbstractGradientDensity):
         return Banana().log_likelihood(coordinates)
 
 
+class Funnel(AbstractDensity):
+    """Neal's: the first coordinate is normal, and sets the width of the second."""
+
+    def log_likelihood(self, coordinates):
+        first, second = coordinates
+        return 0.5 * (second**2 - second**2 * jnp.exp(-first) - first)
+
+
 class TwoModes(AbstractDensity):
     """The square of a coordinate was read: its sign is not known."""
 
@@ -164,6 +172,16 @@ def test_chains_of_both_kernels_follow_a_banana():
     for draws in (by_nuts, by_mcmc(Banana(), 2, num_draws=600)):
         found = np.concatenate([draws.mean(axis=0), (draws**2).mean(axis=0)])
         np.testing.assert_allclose(found, banana_moments(), atol=0.15)
+
+
+def test_chains_of_both_kernels_go_into_a_funnel():
+    settings = NutsSettings(150, 0.9, dense_mass=True, max_tree_depth=8, adapt_mass=True)
+    chains = all_chains(Funnel(), settings, jr.key(0), jnp.zeros((2, 2)), None, 800, Work())
+    by_nuts = np.asarray(chains.coordinates[:, 150:]).reshape(-1, 2)
+    for draws in (by_nuts, by_mcmc(Funnel(), 2, num_draws=800)):
+        width = np.exp(0.5 * draws[:, 0])
+        found = [draws[:, 0].mean(), draws[:, 0].std(), (draws[:, 1] / width).std()]
+        np.testing.assert_allclose(found, [0.0, 1.0, 1.0], atol=0.15)
 
 
 def test_curvature_by_gradients_is_that_of_second_derivatives():
