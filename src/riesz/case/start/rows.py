@@ -1,5 +1,6 @@
 """The measurements that a first problem file is about."""
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -17,20 +18,7 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.case.options import InitOptions
 from riesz.case.start import columns
 from riesz.case.start.coordinates import Systems, boxes_of, systems_of
-from riesz.case.start.lines import (
-    Dates,
-    Ranges,
-    bounds_around,
-    crs_line,
-    date_lines,
-    date_notes,
-    dates_in,
-    option_lines,
-    quote,
-    relative,
-    row_lines,
-    site_lines,
-)
+from riesz.case.start.lines import Dates, dates_in, fill, relative
 from riesz.case.table import parse_table
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import unit_clash
@@ -42,6 +30,12 @@ from riesz.notes import Note
 
 Numbers = Float[np.ndarray, " row"]
 Flags = Bool[np.ndarray, " row"]
+
+Ranges = Mapping[str, Mapping[str, float]]
+"""Bounds of columns, by name."""
+
+TEMPLATE = "observations.txt"
+"""Of [observations]."""
 
 LARGEST = 1e30
 """No measurement is larger, but numbers that programs write for none are."""
@@ -92,19 +86,20 @@ def read_measured_rows(
             f"{table.path}: no row has numbers in all of {names.x}, {names.y} and {names.value}: "
             "name other columns by --x, --y and --value."
         )
-    found = {
+    known = {
         "file": relative(table_path, folder),
         "layer": asked.layer,
+        "sites": asked.sites and relative(Path(asked.sites), folder),
+        "site": site,
         "x": names.x,
         "y": names.y,
         "value": names.value,
-        "where": {**asked.where, **ranges},
-        "covariates": list(asked.covariates),
+        "where": {**asked.where, **ranges} or None,
+        "no_empty": ", no empty cells" if ranges else "",
+        "sites_where": asked.sites_where or None,
+        "covariates": list(asked.covariates) or None,
     }
-    if asked.sites is not None:
-        found |= {"sites": relative(Path(asked.sites), folder), "site": str(site)}
-        found |= {"sites_where": asked.sites_where}
-    rows = read_as_fit(found, folder, raw)
+    rows = read_as_fit(fill(TEMPLATE, known), folder, raw)
     systems = systems_of(
         raw.path,
         rows.axes,
@@ -124,20 +119,17 @@ def read_measured_rows(
     dates = dates_in(table.select(np.isin(table.lines, within.lines)))
     check_dated(asked, table, dates, site)
     repeated = site is not None or len(np.unique(within.points, axis=0)) < within.num_rows
-    lines = [
-        f"file = {quote(relative(table_path, folder))}",
-        *([] if asked.layer is None else [f"layer = {quote(asked.layer)}"]),
-        *site_lines(asked, site, folder, repeated=repeated),
-        f"x = {quote(names.x)}",
-        f"y = {quote(names.y)}",
-        *crs_line(systems.table if systems.moves_table else None),
-        f"value = {quote(names.value)}",
-        *row_lines(asked, ranges, any_outside=not inside.all()),
-        *date_lines(asked, dates),
-        *option_lines(asked, columns.unit_of(names.value), positive),
-    ]
-    text = "".join(f"{line}\n" for line in lines)
-    result = read_as_fit(tomllib.loads(text), folder, raw, systems.problem)
+    known |= {
+        "aggregate": repeated and not asked.in_time,
+        "one": "site" if site else "place",
+        "crs": systems.table if systems.moves_table else None,
+        "any_outside": not inside.all(),
+        "unit": columns.unit_of(names.value),
+        "log": asked.log,
+        "log_covariates": (asked.log and positive) or None,
+    }
+    text = fill(TEMPLATE, known | dated_values(asked, dates))
+    result = read_as_fit(text, folder, raw, systems.problem)
     counts = {"count": within.num_rows, "total": table.num_rows, "homeless": good - rows.num_rows}
     left_out = {"empty": table.num_rows - good, "outside": rows.num_rows - within.num_rows}
     notes += [*names.why, *systems.notes, *remarks, *odd, Note("rows_taken", **counts, **left_out)]
@@ -149,6 +141,22 @@ def read_measured_rows(
     kept = result.within(systems.problem)
     kept = kept.rows(np.flatnonzero(is_inside(kept, outline)))
     return MeasuredRows(kept, systems, file, text, dates, tuple(notes))
+
+
+def dated_values(asked: InitOptions, dates: Dates | None) -> dict[str, Any]:
+    """For whoever wants to choose; in time, dates are needed."""
+    if dates is None:
+        return {}
+    order = f"; read {dates.order}" if dates.order else ""
+    if asked.in_time:
+        return {"date": dates.column, "order": order}
+    return {"a_date": dates.column, "first": dates.first, "last": dates.last, "order": order}
+
+
+def date_notes(asked: InitOptions, dates: Dates | None) -> list[Note]:
+    if dates is None or dates.first == dates.last:
+        return []
+    return [Note("dates_in_time" if asked.in_time else "dates_together", **dates.values())]
 
 
 def check_dated(
@@ -170,12 +178,9 @@ def check_dated(
         )
 
 
-def read_as_fit(
-    found: Mapping[str, Any], folder: Path, raw: TextTable, crs: str | None = None
-) -> DataRows:
-    """The observations as a fit will read them, by what was found of [observations]."""
-    content = {key: value for key, value in found.items() if value is not None}
-    names = parse_table(ObservationsTable, content, raw.path)
+def read_as_fit(text: str, folder: Path, raw: TextTable, crs: str | None = None) -> DataRows:
+    """The observations as a fit will read them, by the lines of [observations]."""
+    names = parse_table(ObservationsTable, tomllib.loads(text), raw.path)
     return prepare_data(folder, names, None, crs, table=raw)
 
 
@@ -206,9 +211,17 @@ def number_ranges(table: TextTable, names: Sequence[str]) -> tuple[Ranges, int, 
         values = np.where(odd, np.nan, numbers)
         is_value = np.isfinite(values)
         if not is_value.all() and is_value.any():
-            ranges[name] = bounds_around(numbers, values)
+            ranges[name] = {"min": below_all(values)}
+            if np.nanmax(numbers) > np.nanmax(values):  # a stand-in, which is in no range then
+                ranges[name]["max"] = -below_all(-values)
         good &= is_value
     return ranges, int(good.sum()), notes
+
+
+def below_all(values: Numbers) -> float:
+    """A whole number that none of them is below."""
+    lowest = float(np.nanmin(values))
+    return float(math.floor(lowest - abs(lowest) / 1000))
 
 
 def check_inside_outline(rows: DataRows, inside: Flags, outline: Outline | None) -> None:

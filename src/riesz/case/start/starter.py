@@ -7,9 +7,9 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from riesz.case.data.rows import rows_by_site
 from riesz.case.options import InitOptions, takes
 from riesz.case.start.columns import bare, is_numeric, pair_of
 from riesz.case.start.coordinates import Systems
-from riesz.case.start.lines import Dates, crs_quoted, dates_in, quote, relative, toml_number
+from riesz.case.start.lines import Dates, dates_in, fill, relative, toml
 from riesz.case.start.rows import MeasuredRows, read_measured_rows
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import is_crs_text
@@ -41,12 +41,12 @@ NAMES = r"(.*_)?(name|well|id|station|brunnen|puits)(_.*)?"
 
 @dataclass(frozen=True)
 class Stress:
-    """A table with a column of dates, and its lines in a problem file."""
+    """A table with a column of dates, and what a problem file says of it."""
 
     path: Path
     dates: Dates
     gap: datetime.timedelta  # between two rows
-    lines: tuple[str, ...]
+    values: Mapping[str, str | None]  # for a template
     note: Note
 
     @property
@@ -62,11 +62,10 @@ class Stresses:
     """All that drives a model, and from when to when it is known."""
 
     each: tuple[Stress, ...]
-    source: str  # what stands for the source in the equation
-    shares: Mapping[str, str]  # unknown factors, and what they are
 
-    def lines(self) -> str:
-        return "".join(f"{line}\n" for one in self.each for line in (*one.lines, ""))
+    def values(self) -> dict[str, Any]:
+        """For a template."""
+        return {key: value for one in self.each for key, value in one.values.items()}
 
     def start(self, first: datetime.date) -> datetime.date:
         """Where all tables have begun, but not long before the first reading."""
@@ -77,17 +76,8 @@ class Stresses:
 
 
 def read_stresses(asked: InitOptions, folder: Path) -> Stresses:
-    each, shares = [], {}
-    if asked.recharge is not None:
-        each.append(recharge_of(Path(asked.recharge), folder))
-        shares["share"] = "of the recharge that arrives"
-    if asked.wells is not None:
-        each.append(wells_stress(Path(asked.wells), folder))
-        shares["pumped"] = "of the rates that is taken from here, and not from other layers"
-    source = "0.0                 # no recharge was given: name a table by --recharge"
-    if asked.recharge is not None:
-        source = '"recharge"          # by area and day, from the table below'
-    return Stresses(tuple(each), source, shares)
+    given = ((asked.recharge, recharge_of), (asked.wells, wells_stress))
+    return Stresses(tuple(make(Path(path), folder) for path, make in given if path is not None))
 
 
 def read_dated_table(path: Path) -> tuple[TextTable, Dates, datetime.timedelta]:
@@ -110,15 +100,13 @@ def recharge_of(path: Path, folder: Path) -> Stress:
             f"{path}: {value} goes up to {np.nanmax(np.abs(values)):g}: recharge is a length a day "
             "in the unit of the coordinates and heads, such as 0.002 m; divide millimetres by 1000."
         )
-    lines = (
-        "[series.recharge]            # may be negative where more evaporates",
-        f"file = {quote(relative(path, folder))}",
-        f"date = {quote(dates.column)}   # a row holds from its date on",
-        f"value = {quote(value)}   # a length a day",
-        'factor = "share"             # an unknown, below',
-    )
+    values = {
+        "recharge": value,
+        "recharge_file": relative(path, folder),
+        "recharge_date": dates.column,
+    }
     note = Note("recharge_table", **dates.values() | {"column": value})
-    return Stress(path, dates, gap, lines, note)
+    return Stress(path, dates, gap, values, note)
 
 
 def wells_stress(path: Path, folder: Path) -> Stress:
@@ -131,18 +119,16 @@ def wells_stress(path: Path, folder: Path) -> Stress:
             "out with a minus."
         )
     name = next((one for one in table.header if re.fullmatch(NAMES, bare(one))), None)
-    lines = (
-        "[[wells]]                    # rates in volumes a day, negative where water is taken out",
-        f"file = {quote(relative(path, folder))}",
-        f"x = {quote(x)}",
-        f"y = {quote(y)}",
-        f"rate = {quote(rate)}",
-        f"date = {quote(dates.column)}   # a row holds from its date on",
-        *([] if name is None else [f"name = {quote(name)}"]),
-        'share = "pumped"             # an unknown, below',
-    )
+    values = {
+        "wells": rate,
+        "wells_file": relative(path, folder),
+        "wells_x": x,
+        "wells_y": y,
+        "wells_date": dates.column,
+        "wells_name": name,
+    }
     note = Note("wells_table", **dates.values() | {"column": rate})
-    return Stress(path, dates, gap, lines, note)
+    return Stress(path, dates, gap, values, note)
 
 
 def number_column(
@@ -159,14 +145,6 @@ def number_column(
     return name, table.numbers(name)
 
 
-def share_lines(shares: Mapping[str, str]) -> str:
-    means = {"share": "1.0", "pumped": "0.5"}
-    return "".join(
-        f'[unknowns.{name}]   # {what}\nprior = "normal"\nmean = {means[name]}\nsd = 0.5\n\n'
-        for name, what in shares.items()
-    )
-
-
 NUM_NODES, NODES_IN_TIME = 2000, 300
 NODES_PER_SQUARE = 2.8
 """Nodes of a mesh in a square of the longest edge, as our mesher makes them."""
@@ -178,23 +156,6 @@ SOURCE_FACTOR = 4.0
 """A source that changes over a length l bends the state by about its size times l squared, less
 what the boundary holds back."""
 
-MARGINAL = (
-    'name = "laplace"             # name = "auto" chooses itself\n'
-    'density = "marginal"         # exact, as the state is linear in source and rim'
-)
-NUTS = (
-    'name = "mcmc"                # the density marginal takes no values below a limit; laplace is '
-    "faster, but needs numbers for noise and scales\n"
-    'mcmc.kernel = "nuts"'
-)
-
-LOCAL = (
-    'local = "auto"               # neighbours may share more than the equation tells: leaving '
-    "out observations decides"
-)
-NOT_LOCAL = (
-    "# local = true               # neighbours share more than the equation tells; slow with mcmc"
-)
 SKEWED = 1.0
 """Of positive values whose logarithms are less skewed; an exponential distribution has 2."""
 
@@ -243,30 +204,21 @@ def starter(table_path: Path, folder: Path, asked: InitOptions) -> Starter:
     spread = float(values.std())
     length = round_significant(LENGTH_SHARE * extent)
     stresses = read_stresses(asked, folder) if asked.in_time else None
-    own = {} if stresses is None else gaps_in_time(measured, stresses)
-    # The words of the file, each line explained, with gaps for the numbers.
-    name = "starter.txt" if stresses is None else "in_time.txt"
-    text = (
-        files("riesz.case.start")
-        .joinpath(name)
-        .read_text(encoding="utf-8")
-        .format(
-            **own,
-            crs=crs_lines(file, measured.systems, told=asked.polygon_crs is not None),
-            domain=domain_lines(file, polygon, folder, edge, extent, points, measured.systems),
-            edge=toml_number(edge),
-            nodes=num_nodes,
-            observations=measured.lines,
-            local=NOT_LOCAL if num_limits else LOCAL,
-            mean=toml_number(round_significant(float(values.mean()), 3)),
-            spread=toml_number(round_significant(spread)),
-            trend=toml_number(round_significant(spread * extent_beyond(outline, points))),
-            bends=toml_number(round_significant(SOURCE_FACTOR * spread / length**2)),
-            length=toml_number(length),
-            engine=NUTS if num_limits else MARGINAL,
-        )
-    )
-    notes = [*measured.notes, Note("mesh_edges", edge=toml_number(edge))]
+    given = {
+        **crs_values(file, measured.systems, told=asked.polygon_crs is not None),
+        **domain_values(file, folder, edge, extent, points, measured.systems),
+        "edge": edge,
+        "observations": measured.lines.rstrip(),
+        "limits": num_limits > 0,
+        "mean": round_significant(float(values.mean()), 3),
+        "spread": round_significant(spread),
+        "trend": round_significant(spread * extent_beyond(outline, points)),
+        "bends": round_significant(SOURCE_FACTOR * spread / length**2),
+        "length": length,
+    }
+    given |= {} if stresses is None else values_in_time(measured, stresses)
+    text = fill("starter.txt" if stresses is None else "in_time.txt", given)
+    notes = [*measured.notes, Note("mesh_edges", edge=toml(edge))]
     notes += [] if stresses is None else [one.note for one in stresses.each]
     if not asked.log and is_skewed(values):
         notes.append(Note("values_skewed"))
@@ -281,7 +233,7 @@ def is_outline(path: Path) -> bool:
     return path.suffix.lower() in OUTLINES
 
 
-def gaps_in_time(measured: MeasuredRows, stresses: Stresses) -> dict[str, str]:
+def values_in_time(measured: MeasuredRows, stresses: Stresses) -> dict[str, Any]:
     """What the words of a model in time have beside those of a steady one."""
     dates, values, sites = measured.dates, measured.rows.values, measured.rows.sites
     assert dates is not None  # or there are no rows in time
@@ -295,14 +247,11 @@ def gaps_in_time(measured: MeasuredRows, stresses: Stresses) -> dict[str, str]:
             f"{late.path} begins on {late.dates.first}, and readings on {dates.first}: give what "
             "drives the model from there on, or leave earlier readings out of their table."
         )
-    return {
-        "source": stresses.source,
-        "stresses": stresses.lines(),
-        "start": start.isoformat(),
-        "end": stresses.end(dates.last).isoformat(),
+    return stresses.values() | {
+        "start": start,
+        "end": stresses.end(dates.last),
         "step": dates.step,
-        "shares": share_lines(stresses.shares),
-        "within": toml_number(round_significant(float(within) or float(values.std()))),
+        "within": round_significant(float(within) or float(values.std())),
     }
 
 
@@ -330,42 +279,38 @@ def round_significant(value: float, digits: int = 2) -> float:
     return float(f"{value:.{digits - 1}e}")
 
 
-def crs_lines(file: OutlineFile | None, systems: Systems, *, told: bool) -> str:
+def crs_values(file: OutlineFile | None, systems: Systems, *, told: bool) -> dict[str, Any]:
     """Which coordinates the problem lives in, and why."""
     crs = systems.problem
-    if crs is not None and is_crs_text(crs):
-        why = "of all coordinates here"
-        if systems.in_degrees:
-            why = "longitude and latitude"
-        elif systems.moves_table or systems.moves_outline:
-            why = "all coordinates are projected into these"
-        if file is not None and file.crs == crs and not told:
-            why = f"as {file.path.name} says"
-        return f"crs = {crs_quoted(crs)}   # {why}"
-    return '# crs = "EPSG:32612"         # which coordinates these are: an EPSG code, PROJ or WKT'
+    if crs is None or not is_crs_text(crs):
+        return {}
+    why = "of all coordinates here"
+    if systems.in_degrees:
+        why = "longitude and latitude"
+    elif systems.moves_table or systems.moves_outline:
+        why = "all coordinates are projected into these"
+    if file is not None and file.crs == crs and not told:
+        why = f"as {file.path.name} says"
+    return {"crs": crs, "crs_why": why}
 
 
-def domain_lines(
+def domain_values(
     file: OutlineFile | None,
-    polygon: Path | None,
     folder: Path,
     edge: float,
     extent: float,
     points: Float[np.ndarray, "row 2"],
     systems: Systems,
-) -> str:
-    if file is None or polygon is None:
-        margin = toml_number(round_significant(MARGIN_SHARE * extent))
-        return (
-            "around_observations = true   # the hull of the observations, or outline = "
-            f'"area.geojson"\nmargin = {margin}   # so far around them'
-        )
-    named = f"outline = {quote(relative(polygon, folder))}   # where the equation holds"
-    if systems.moves_outline:
-        named += f"\ncrs = {crs_quoted(str(systems.outline))}   # of the outline"
+) -> dict[str, Any]:
+    if file is None:
+        return {"margin": round_significant(MARGIN_SHARE * extent)}
     simple = round_significant(edge / 4)
     try:
         simplify_outline(file.outline, simple, points)
     except RieszError:
-        return named
-    return f"{named}\nsimplify = {toml_number(simple)}   # bends that matter less are left out"
+        simple = None
+    return {
+        "outline": relative(file.path, folder),
+        "outline_crs": systems.outline if systems.moves_outline else None,
+        "simplify": simple,
+    }
