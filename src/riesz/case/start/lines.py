@@ -27,7 +27,7 @@ BARE = re.compile(r"[A-Za-z0-9_-]+")
 """Keys that need no quotes."""
 
 
-def fill(template: str, values: Mapping[str, Any]) -> str:
+def fill_template(template: str, values: Mapping[str, Any]) -> str:
     """The lines of a template whose conditions hold, and whose gaps have values.
 
     A table without its header is left out.

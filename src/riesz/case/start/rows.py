@@ -18,7 +18,7 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.case.options import InitOptions
 from riesz.case.start import columns
 from riesz.case.start.coordinates import Systems, boxes_of, systems_of
-from riesz.case.start.lines import Dates, dates_in, fill, relative
+from riesz.case.start.lines import Dates, dates_in, fill_template, relative
 from riesz.case.table import parse_table
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import unit_clash
@@ -99,7 +99,7 @@ def read_measured_rows(
         "sites_where": asked.sites_where or None,
         "covariates": list(asked.covariates) or None,
     }
-    rows = read_as_fit(fill(TEMPLATE, known), folder, raw)
+    rows = read_as_fit(fill_template(TEMPLATE, known), folder, raw)
     systems = systems_of(
         raw.path,
         rows.axes,
@@ -128,7 +128,7 @@ def read_measured_rows(
         "log": asked.log,
         "log_covariates": (asked.log and positive) or None,
     }
-    text = fill(TEMPLATE, known | dated_values(asked, dates))
+    text = fill_template(TEMPLATE, known | date_values(asked, dates))
     result = read_as_fit(text, folder, raw, systems.problem)
     counts = {"count": within.num_rows, "total": table.num_rows, "homeless": good - rows.num_rows}
     left_out = {"empty": table.num_rows - good, "outside": rows.num_rows - within.num_rows}
@@ -143,7 +143,7 @@ def read_measured_rows(
     return MeasuredRows(kept, systems, file, text, dates, tuple(notes))
 
 
-def dated_values(asked: InitOptions, dates: Dates | None) -> dict[str, Any]:
+def date_values(asked: InitOptions, dates: Dates | None) -> dict[str, Any]:
     """For whoever wants to choose; in time, dates are needed."""
     if dates is None:
         return {}

@@ -18,7 +18,7 @@ from riesz.case.data.rows import rows_by_site
 from riesz.case.options import InitOptions, takes
 from riesz.case.start.columns import bare, is_numeric, pair_of
 from riesz.case.start.coordinates import Systems
-from riesz.case.start.lines import Dates, dates_in, fill, relative, toml
+from riesz.case.start.lines import Dates, dates_in, fill_template, relative, toml
 from riesz.case.start.rows import MeasuredRows, read_measured_rows
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import is_crs_text
@@ -216,8 +216,8 @@ def starter(table_path: Path, folder: Path, asked: InitOptions) -> Starter:
         "bends": round_significant(SOURCE_FACTOR * spread / length**2),
         "length": length,
     }
-    given |= {} if stresses is None else values_in_time(measured, stresses)
-    text = fill("starter.txt" if stresses is None else "in_time.txt", given)
+    given |= {} if stresses is None else stress_values(measured, stresses)
+    text = fill_template("starter.txt" if stresses is None else "in_time.txt", given)
     notes = [*measured.notes, Note("mesh_edges", edge=toml(edge))]
     notes += [] if stresses is None else [one.note for one in stresses.each]
     if not asked.log and is_skewed(values):
@@ -233,7 +233,7 @@ def is_outline(path: Path) -> bool:
     return path.suffix.lower() in OUTLINES
 
 
-def values_in_time(measured: MeasuredRows, stresses: Stresses) -> dict[str, Any]:
+def stress_values(measured: MeasuredRows, stresses: Stresses) -> dict[str, Any]:
     """What the words of a model in time have beside those of a steady one."""
     dates, values, sites = measured.dates, measured.rows.values, measured.rows.sites
     assert dates is not None  # or there are no rows in time
