@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riesz.cli import CheckJsonOption, QuietOption, json_of, with_options
+from riesz.cli import CheckJsonOption, QuietOption, command_words, json_of, with_options
 from riesz.errors import RieszError
 from riesz_many.options import Campaign
 
@@ -37,10 +37,10 @@ def fit_each(
     """Fit many problem files; what is done is kept, and a second run does only the rest."""
     if sum(one is not None for one in (options.part, array, options.cluster)) > 1:
         raise RieszError("give one of --part, --array and --cluster: each says where fits run.")
-    if options.engine is not None:
+    if options.engine is not None or options.density is not None:
         from riesz.inference import check_engine
 
-        check_engine(options.engine)
+        check_engine(options.engine or "auto", options.density)
     from riesz_many.campaign import counts, fit_sites
 
     if array is not None:
@@ -77,14 +77,9 @@ def array_script(campaign: Campaign, count: int) -> Path:
 
     sites_in(campaign.source, campaign.runs, campaign.seed)
     make_folder(campaign.runs / LEDGER)
-    settings = campaign.settings
+    names = ("seed", "attempts", "engine", "density", "check", "time_limit", "reports", "refit")
     words = ["fit-many", str(campaign.source.resolve()), "--out", str(campaign.runs.resolve())]
-    words += ["--quiet", "--seed", str(campaign.seed), "--attempts", str(campaign.attempts)]
-    words += [] if settings.engine is None else ["--engine", settings.engine]
-    words += [] if settings.check is None else ["--check" if settings.check else "--no-check"]
-    words += [] if settings.time_limit is None else ["--time", f"{settings.time_limit:g}s"]
-    words += [] if campaign.reports else ["--no-reports"]
-    words += ["--refit"] if campaign.refit else []
+    words += ["--quiet", *command_words(campaign, *names)]
     return write_array_job(campaign.runs, words, count)
 
 

@@ -20,6 +20,7 @@ def fit_many(
     problems: Sequence[InverseProblem | Case | Path | str] | Path | str,
     engine: AbstractMethod | AbstractEngine | str | None = None,
     *,
+    density: Any = None,
     seed: int = 0,
     check: bool | None = None,
     time_limit: float | None = None,
@@ -49,10 +50,10 @@ def fit_many(
                 "problems in memory are fitted in this process, and kept by nobody: for jobs, "
                 "cluster or out, give the paths of problem files."
             )
-        return [try_fit(one, engine, progress=progress, **options) for one in in_memory]
+        return [try_fit(one, engine, density, progress=progress, **options) for one in in_memory]
     if out is None:
         raise RieszError("problem files are fitted to run folders: give the folder for them, out.")
-    if isinstance(engine, AbstractMethod | AbstractEngine):
+    if not isinstance(engine, str | None) or not isinstance(density, str | None):
         raise RieszError("files are fitted by a method's name: its settings stand in the file.")
     campaign = Campaign(
         Path(problems) if isinstance(problems, str | PathLike) else Path(out),
@@ -60,6 +61,7 @@ def fit_many(
         jobs=jobs,
         cluster=cluster,
         engine=engine,
+        density=density,
         attempts=attempts,
         reports=reports,
         refit=refit,
@@ -76,13 +78,14 @@ def fit_many(
 def try_fit(
     problem: InverseProblem | Case,
     engine: AbstractMethod | AbstractEngine | str | None,
+    density: Any,
     **options: Any,
 ) -> Posterior | RieszError:
     """One problem; what is wrong with it is told, and ends nothing."""
     try:
         if isinstance(problem, Case):
-            return fit(problem.problem, problem.choice(engine), **options)
-        return fit(problem, "auto" if engine is None else engine, **options)
+            return fit(problem.problem, problem.choice(engine, density), **options)
+        return fit(problem, engine or "auto", density=density, **options)
     except RieszError as error:
         return error
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from riesz.cli import ENGINE, Check, Option, Seed, TimeLimit
+from riesz.cli import DENSITY, ENGINE, Check, Option, Seed, TimeLimit
 from riesz.errors import RieszError
 from riesz_many.scheduler import Pool
 
@@ -16,6 +16,7 @@ class FitSettings:
     """What all fits have in common: that of `riesz fit`."""
 
     engine: str | None = None
+    density: str | None = None
     check: bool | None = None
     time_limit: float | None = None
 
@@ -51,6 +52,7 @@ class Campaign:
     ] = None
     cluster: Annotated[str | None, Option("A Dask scheduler (tls://...), slurm or pbs.")] = None
     engine: Annotated[str | None, ENGINE] = None
+    density: Annotated[str | None, DENSITY] = None
     seed: Seed = 0
     check: Check = None
     time_limit: TimeLimit = None
@@ -67,7 +69,7 @@ class Campaign:
 
     @property
     def settings(self) -> FitSettings:
-        return FitSettings(self.engine, self.check, self.time_limit)
+        return FitSettings(self.engine, self.density, self.check, self.time_limit)
 
     @property
     def pool(self) -> Pool:

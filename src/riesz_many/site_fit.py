@@ -20,6 +20,7 @@ def fit_site(order: Order, row: Row, out: Path) -> Row:
     run = read_problem(site.problem).fit(
         out,
         settings.engine,
+        density=settings.density,
         seed=site.seed,
         check=settings.check,
         time_limit=settings.time_limit,

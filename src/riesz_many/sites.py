@@ -152,8 +152,11 @@ class Digests:
             tables = {}
         files = {text: self.file(result) for text, result in files_named(tables, path.parent)}
         common = asdict(self.settings)
+        if self.settings.density is None:  # as ledgers of earlier versions have it
+            del common["density"]
         told = [sorted(files.items()), site.seed, common]
-        engine = self.settings.engine or engine_name(tables)
+        named = f"{self.settings.engine or ''} {self.settings.density or ''}".strip()
+        engine = named or engine_name(tables)
         return replace(
             site,
             digest=digest_of(content, told),

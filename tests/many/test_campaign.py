@@ -108,6 +108,7 @@ def test_the_command_tells_all_fits_and_fails_where_one_did(campaign, monkeypatc
 
 def test_a_script_for_sbatch_has_the_command_of_a_share(campaign, monkeypatch, capsys):
     words = ["fit-many", campaign.source, "--out", campaign.runs, "--array", "5", "--seed", "3"]
+    words += ["--engine", "laplace", "--density", "marginal", "--time", "2m", "--no-reports"]
     status, output, _ = run(words, monkeypatch, capsys)
     script = campaign.runs / "ledger" / "array-job.sh"
     assert status == 0
@@ -115,6 +116,7 @@ def test_a_script_for_sbatch_has_the_command_of_a_share(campaign, monkeypatch, c
     text = script.read_text()
     assert "#SBATCH --array=1-5" in text
     assert f"fit-many {campaign.source} --out {campaign.runs} --quiet --seed 3" in text
+    assert "--engine laplace --density marginal --time 120s --no-reports --part" in text
     assert text.endswith('--part "$SLURM_ARRAY_TASK_ID/5"\n')
 
 

@@ -80,6 +80,9 @@ def test_a_digest_changes_with_every_file_and_setting_and_a_group_only_with_size
     assert other["a"].digest != sites["a"].digest
     assert other["a"].quickly
     assert not sites["a"].quickly
+    marginal = found(tmp_path / "sites", tmp_path, FitSettings("laplace", "marginal"))
+    assert marginal["a"].quickly
+    assert len({one["a"].digest for one in (sites, other, marginal)}) == 3
 
 
 def test_what_is_no_collection_is_told(tmp_path):

@@ -45,6 +45,31 @@ class Option:
     least: int | None = None  # of such a word
 
 
+def option_in(hint: Any) -> Option | None:
+    """How the command line has what is annotated so."""
+    metadata = getattr(hint, "__metadata__", ())
+    return next((one for one in metadata if isinstance(one, Option)), None)
+
+
+def flag_of(name: str, option: Option | None) -> str:
+    return (option and option.name) or f"--{name.replace('_', '-')}"
+
+
+def command_words(options: Any, *names: str) -> list[str]:
+    """These options as one types them: those that are given, by texts, numbers, and yes or no."""
+    hints = get_type_hints(type(options), include_extras=True)
+    result: list[str] = []
+    for name in names:
+        value, option = getattr(options, name), option_in(hints[name])
+        flag = flag_of(name, option)
+        if value is True or value is False:
+            is_usual = value == getattr(type(options), name)
+            result += [] if is_usual else [flag if value else f"--no-{name}"]
+        elif isinstance(value, int | float | str | Path):
+            result += [flag, f"{value:g}s" if name == "time_limit" else str(value)]
+    return result
+
+
 def takes(
     options: Callable[P, Options],
 ) -> Callable[[Callable[[Subject, Options], Result]], Callable[Concatenate[Subject, P], Result]]:

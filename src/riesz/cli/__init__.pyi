@@ -1,8 +1,10 @@
+from riesz.case.options import DENSITY as DENSITY
 from riesz.case.options import ENGINE as ENGINE
 from riesz.case.options import Check as Check
 from riesz.case.options import Option as Option
 from riesz.case.options import Seed as Seed
 from riesz.case.options import TimeLimit as TimeLimit
+from riesz.case.options import command_words as command_words
 from riesz.lazy import public_names as public_names
 from riesz.progress import progress_bar as progress_bar
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from riesz.case.options import FitOptions, Option, validate
+from riesz.case.options import FitOptions, Option, flag_of, option_in, validate
 from riesz.errors import RieszError
 
 KEYWORD_ONLY = Parameter.KEYWORD_ONLY
@@ -80,12 +80,6 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def option_in(hint: Any) -> Option | None:
-    """How the command line has what is annotated so."""
-    metadata = getattr(hint, "__metadata__", ())
-    return next((one for one in metadata if isinstance(one, Option)), None)
-
-
 def is_repeated(option: Option) -> bool:
     """Whether it may be given several times: Typer does not read such words by a parser."""
     return get_origin(option.kind) is list
@@ -96,7 +90,7 @@ def parameter_of(field: dataclasses.Field[Any], hint: Any, option: Option) -> Pa
     name, (annotated, *metadata) = field.name, get_args(hint)
     kinds = get_args(annotated) or (annotated,)
     kind = option.kind or kinds[0]
-    flag = option.name or f"--{name.replace('_', '-')}"
+    flag = flag_of(name, option)
     if kind is bool and (NoneType in kinds or field.default is True):
         flag = f"{flag}/--no-{name}"
     is_flag = flag.startswith("--")

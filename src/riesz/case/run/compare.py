@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from riesz.case.options import CompareOptions, takes
+from riesz.case.options import CompareOptions, command_words, takes
 from riesz.case.run.folder import Run, read_run
 from riesz.comparison.compare import compare
 from riesz.comparison.results import KRIGING, PLANE, Comparison
@@ -52,11 +52,8 @@ def compare_runs(folders: Sequence[Path | str], options: CompareOptions) -> Comp
         engines={name: engine for name, run in runs.items() if (engine := engine_of_run(run))},
     )
     if folder is not None:
-        blocks, refit = options.blocks, options.refit
-        words = ["riesz", "compare", *map(str, folders), "--out", str(options.out)]
-        words += ["--seed", str(options.seed)]
-        words += ["--blocks", str(blocks)] if isinstance(blocks, int) else []
-        words += [] if refit is None else ["--refit" if refit else "--no-refit"]
+        words = command_words(options, "out", "seed", "blocks", "refit")
+        words = ["riesz", "compare", *map(str, folders), *words]
         write_comparison(folder, result, shlex.join(words))
     return result
 

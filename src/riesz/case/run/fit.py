@@ -19,7 +19,7 @@ import numpy as np
 
 from riesz.case.data.covariates import LOCAL
 from riesz.case.file.problem import Case, inputs_content
-from riesz.case.options import FitOptions
+from riesz.case.options import FitOptions, command_words
 from riesz.case.run import folder as layout
 from riesz.case.run.folder import (
     Run,
@@ -98,21 +98,15 @@ def fit_case(case: Case, options: FitOptions) -> Run:
 
 def command_of(problem: Path, options: FitOptions) -> str:
     """The command that makes the same run; with an engine of Python's own, the call."""
-    out, engine, seed = str(options.out), options.engine, options.seed
-    check, time_limit = options.check, options.time_limit
-    density = options.density
-    if not isinstance(engine, str | None) or not isinstance(density, str | None):
-        named = "" if engine is None else f"{in_python(engine)}, "
-        named += "" if density is None else f"density={in_python(density)}, "
-        named += f"seed={seed}, check={check}"
-        named += "" if time_limit is None else f", time_limit={time_limit:g}"
-        return f"rz.read_problem({str(problem)!r}).fit({out!r}, {named})"
-    words = ["riesz", "fit", str(problem), "--out", out, "--seed", str(seed)]
-    words += [] if engine is None else ["--engine", engine]
-    words += [] if density is None else ["--density", density]
-    words += [] if check is None else ["--check" if check else "--no-check"]
-    words += [] if time_limit is None else ["--time", f"{time_limit:g}s"]
-    return shlex.join(words)
+    engine, density, limit = options.engine, options.density, options.time_limit
+    if isinstance(engine, str | None) and isinstance(density, str | None):
+        names = ("out", "seed", "engine", "density", "check", "time_limit")
+        return shlex.join(["riesz", "fit", str(problem), *command_words(options, *names)])
+    named = "" if engine is None else f"{in_python(engine)}, "
+    named += "" if density is None else f"density={in_python(density)}, "
+    named += f"seed={options.seed}, check={options.check}"
+    named += "" if limit is None else f", time_limit={limit:g}"
+    return f"rz.read_problem({str(problem)!r}).fit({str(options.out)!r}, {named})"
 
 
 def in_python(value: Any) -> str:
