@@ -51,7 +51,7 @@ def option_in(hint: Any) -> Option | None:
     return next((one for one in metadata if isinstance(one, Option)), None)
 
 
-def flag_of(name: str, option: Option | None) -> str:
+def option_flag(name: str, option: Option | None) -> str:
     return (option and option.name) or f"--{name.replace('_', '-')}"
 
 
@@ -61,7 +61,7 @@ def command_words(options: Any, *names: str) -> list[str]:
     result: list[str] = []
     for name in names:
         value, option = getattr(options, name), option_in(hints[name])
-        flag = flag_of(name, option)
+        flag = option_flag(name, option)
         if value is True or value is False:
             is_usual = value == getattr(type(options), name)
             result += [] if is_usual else [flag if value else f"--no-{name}"]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from riesz.case.options import FitOptions, Option, flag_of, option_in, validate
+from riesz.case.options import FitOptions, Option, option_flag, option_in, validate
 from riesz.errors import RieszError
 
 KEYWORD_ONLY = Parameter.KEYWORD_ONLY
@@ -90,7 +90,7 @@ def parameter_of(field: dataclasses.Field[Any], hint: Any, option: Option) -> Pa
     name, (annotated, *metadata) = field.name, get_args(hint)
     kinds = get_args(annotated) or (annotated,)
     kind = option.kind or kinds[0]
-    flag = flag_of(name, option)
+    flag = option_flag(name, option)
     if kind is bool and (NoneType in kinds or field.default is True):
         flag = f"{flag}/--no-{name}"
     is_flag = flag.startswith("--")
