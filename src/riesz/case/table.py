@@ -3,10 +3,10 @@
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
 
@@ -32,6 +32,9 @@ class FileTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
+    NEEDS: ClassVar[tuple[tuple[str, str, str], ...]] = ()
+    """Keys that make no sense without another: that one, and what it is or what to do."""
+
     @model_validator(mode="before")
     @classmethod
     def check_keys(cls, content: Any) -> Any:
@@ -49,6 +52,26 @@ class FileTable(BaseModel):
             if field.is_required() and key not in content:
                 raise ValueError(f"lacks the key {key!r}: {field.description or 'give it a value'}")
         return content
+
+    @model_validator(mode="after")
+    def check_needs_and_faults(self):
+        fields = type(self).model_fields
+        for key, other, advice in self.NEEDS:
+            if self.has(key) and not self.has(other):
+                name = fields[key].alias or key
+                raise ValueError(f"has the key {name!r}, which needs {other!r}: {advice}")
+        for text in self.faults():
+            raise ValueError(text)
+        return self
+
+    def faults(self) -> Iterable[str]:
+        """What is wrong with keys together, each with what to do: the first is raised."""
+        return ()
+
+    def has(self, key: str) -> bool:
+        """Whether a key says something: false, and nothing, are as if it were left out."""
+        value = getattr(self, key)
+        return not (value is None or value is False or value in ([], {}))
 
 
 def check_keys_of_kind(table: FileTable, kind: str, keys: Sequence[str]) -> None:
@@ -200,3 +223,15 @@ def as_number_or_name(value: Any) -> float | str:
 
 NumberOrName = Annotated[Any, PlainValidator(as_number_or_name)]
 """A number, or the name of a column or an unknown; which of them, the key says."""
+
+
+def as_size(value: Any) -> float | str:
+    if is_finite(value) and value > 0:
+        return float(value)
+    if isinstance(value, str) and value.isidentifier():
+        return value
+    raise ValueError(f"is {brief(value)}: give a positive number, or the name of an unknown")
+
+
+Size = Annotated[Any, PlainValidator(as_size)]
+"""A positive number, or the name of an unknown."""

@@ -165,14 +165,14 @@ BROKEN = [
     ),
     ('"stage_ft"', '"name"', "river.geojson, row 1: name is 'Snake', not a finite number"),
     ('"stage_ft"', "true", "rivers.1.stage is True: give a finite number, or a name in quotes"),
-    ('conductance = "bed"', "conductance = 0", "rivers.1 has conductance = 0.0: give a positive"),
+    ('conductance = "bed"', "conductance = 0", "rivers.1.conductance is 0: give a positive"),
     ('conductance = "bed"', 'conductance = "bad"', r"no \[unknowns.bad\]: did you mean 'bed'\?"),
     ("[[rivers]]", "[rivers]", "rivers is one table: write its name in two brackets, once for"),
     ("[[rivers]]", "[[rivres]]", r"has the key 'rivres'.*did you mean 'rivers'\?"),
     ("stage = 88.0\n", "", "boundary.lake has the key 'conductance', which needs 'stage': the lev"),
     ("conductance = 0.02\n", "", "boundary.lake has the key 'stage', which needs 'conductance'"),
     ("stage = 88.0", "stage = 8\ninflow = 1", "boundary.lake has inflow and conductance: keep one"),
-    ("conductance = 0.02", "conductance = -1", "boundary.lake has conductance = -1: give a posit"),
+    ("conductance = 0.02", "conductance = -1", "boundary.lake.conductance is -1: give a posit"),
     ("conductance = 0.02", "conductnce = 0.02", r"'conductnce'.*did you mean 'conductance'\?"),
     (
         'value = "rim"',
@@ -255,7 +255,7 @@ BROKEN = [
     (
         "source = 1e-4",
         "crosswind = 1.0",
-        "equation has the key 'crosswind', which needs 'upwind = true'",
+        "equation has the key 'crosswind', which needs 'upwind': write upwind = true",
     ),
     (
         "source = 1e-4",

@@ -9,7 +9,7 @@ from tests.tiny_run_in_time import PROBLEM, READ, TABLES
 
 from riesz.case.file.changes import read_scenario
 from riesz.case.file.problem import read_case, read_problem
-from riesz.case.file.wells import step_rates, well_sources
+from riesz.case.file.wells import well_sources
 from riesz.errors import RieszError
 from riesz.fem.terms.series import Series
 
@@ -38,9 +38,8 @@ def changes(folder: Path, text: str):
 def test_wells_pump_twice_as_much_from_a_time_on(folder, case):
     found = changes(folder, 'from = 1980-03-16\n[[wells]]\nname = "P"\nfactor = 2\n')
     axis = case.problem.time.axis
-    (wells,) = found.change_wells(case.wells, axis)
-    before = step_rates(case.wells[0], axis)
-    ratios = step_rates(wells, axis) / before
+    (wells,) = found.change_wells(case.wells)
+    ratios = wells.step_rates(axis) / case.wells[0].step_rates(axis)
     np.testing.assert_allclose(ratios[:, 0], [1, 1, 1.5, 2, 2, 2])
     np.testing.assert_allclose(ratios[:, 1], 1)
     assert wells.place_names == ["P", "Q"]
@@ -49,19 +48,20 @@ def test_wells_pump_twice_as_much_from_a_time_on(folder, case):
 def test_all_wells_stop_and_a_new_one_starts(folder, case):
     found = changes(folder, "[[wells]]\nfactor = 0\n[[wells]]\nx = 0.3\ny = 0.3\nrate = -5\n")
     axis = case.problem.time.axis
-    old, new = found.change_wells(case.wells, axis)
-    np.testing.assert_array_equal(step_rates(old, axis), 0)
-    np.testing.assert_array_equal(step_rates(new, axis), -5)
+    old, new = found.change_wells(case.wells)
+    np.testing.assert_array_equal(old.step_rates(axis), 0)
+    np.testing.assert_array_equal(new.step_rates(axis), -5)
     np.testing.assert_array_equal(new.places, [[0.3, 0.3]])
     alone = changes(folder, "[wells]\nfactor = 0\n")
-    np.testing.assert_array_equal(step_rates(*alone.change_wells(case.wells, axis), axis), 0)
+    (stopped,) = alone.change_wells(case.wells)
+    np.testing.assert_array_equal(stopped.step_rates(axis), 0)
 
 
 def test_series_are_scaled_or_come_from_another_table(folder, case):
     (folder / "dry.csv").write_text("date,value\n1980-01-01,0\n")
     axis = case.problem.time.axis
     text = 'from = 1980-03-16\n[series.rain]\nfile = "dry.csv"\n[series.lake]\nadd = -0.25\n'
-    found = changes(folder, text).change_series(case.series, axis)
+    found = changes(folder, text).change_series(case.series)
     was, lake = case.series["rain"].means(axis), case.series["lake"].along(axis)
     np.testing.assert_allclose(found["rain"].means(axis), was * [1, 1, 0.5, 0, 0, 0])
     # Steps read lines where they end, the first of them after the change on 30 March.
@@ -74,7 +74,7 @@ def test_the_axis_goes_on_and_boundary_values_step(folder, case):
     found = changes(folder, text)
     axis = found.tables.time.axis()
     assert axis.num_steps == 12
-    value = found.change_tables(axis).boundary["left"].value
+    value = found.change_tables().boundary["left"].value
     assert isinstance(value, Series)
     np.testing.assert_allclose(value.rows[:4], [1, 1, 2, 3])  # a row a step
 
@@ -89,8 +89,7 @@ def test_a_number_may_stand_in_place_of_a_series(folder):
 
 def applied(folder, case, text):
     found = changes(folder, text)
-    axis = found.tables.time.axis()
-    return found.change_tables(axis), found.change_wells(case.wells, axis)
+    return found.change_tables(), found.change_wells(case.wells)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +122,13 @@ def test_steady_problems_change_as_well(tmp_path):
     case = read_problem(tmp_path / "problem.toml")
     text = "[wells]\nfactor = 3\n[equation]\ndiffusion = { factor = 2 }\nsource = { add = 1 }\n"
     found = changes(tmp_path, text)
-    known, unknown = well_sources(found.change_wells(case.wells, None)).point_sources
+    known, unknown = well_sources(found.change_wells(case.wells)).point_sources
     assert unknown.sign == 3.0
     np.testing.assert_array_equal(known.rates, [3.0])
-    tables = found.change_tables(None)
+    tables = found.change_tables()
     assert tables.equation.source == 2.0
     assert tables.equation.diffusion.names == ()  # of its part, times two
     with pytest.raises(RieszError, match="has times, but the problem is one of a steady"):
         changes(tmp_path, "from = 3.0\n[wells]\nfactor = 3\n")
     with pytest.raises(RieszError, match="'a' a rate, but that is the unknown q: give a factor"):
-        changes(tmp_path, "[[wells]]\nname = 'a'\nrate = 3\n").change_wells(case.wells, None)
+        changes(tmp_path, "[[wells]]\nname = 'a'\nrate = 3\n").change_wells(case.wells)

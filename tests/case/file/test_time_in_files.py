@@ -13,7 +13,7 @@ from riesz.case.check.description import rivers_lines
 from riesz.case.file.problem import inputs_content
 from riesz.case.file.stresses import read_series
 from riesz.case.file.time_axis import TimeTable
-from riesz.case.file.wells import read_wells, step_rates
+from riesz.case.file.wells import read_wells
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.time.fixed import has_changing_matrix
@@ -196,7 +196,7 @@ def test_wells_pump_the_volumes_of_their_table(tmp_path):
     # Ten of the 29 days of February are pumped.
     wanted = np.tile([0.0, -1.0], (12, 1))
     wanted[:2, 0] = -2.0, -2.0 * 10 / 29
-    np.testing.assert_allclose(step_rates(wells, axis), wanted, atol=1e-12)
+    np.testing.assert_allclose(wells.step_rates(axis), wanted, atol=1e-12)
     np.testing.assert_array_equal(wells.rates, [0.0, -1.0])
     (source,) = case.problem.forward.form.point_sources
     for step in (0, 1, 11):
@@ -204,7 +204,7 @@ def test_wells_pump_the_volumes_of_their_table(tmp_path):
         np.testing.assert_allclose(now, wanted[step], atol=1e-12)
     (tmp_path / "wells.csv").write_bytes(inputs_content(case)["wells.csv"])
     (again,) = read_wells(tmp_path / "problem.toml", case.tables.wells, None, tmp_path)
-    np.testing.assert_array_equal(step_rates(again, axis), step_rates(wells, axis))
+    np.testing.assert_array_equal(again.step_rates(axis), wells.step_rates(axis))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ a river is as wide as the cells that it crosses: the length in a cell over its a
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat
 
 from riesz.case.data.read import filter_rows
 from riesz.case.data.rows import REGIONS, RIVERS
 from riesz.case.data.schema import Where
 from riesz.case.file.stresses import CoefficientsTable
-from riesz.case.table import Coefficient, FileTable, NumberOrName, parse_table
+from riesz.case.table import Coefficient, FileTable, NumberOrName, Size, parse_table
 from riesz.errors import FileFormatError, MeshError, RieszError, error_context
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.series import Series
@@ -48,53 +48,35 @@ class BoundaryTable(CoefficientsTable):
     By length, `inflow` enters, or `conductance` times (`stage` - u).
     """
 
+    NEEDS = (
+        ("stage", "conductance", "u itself is 'value'"),
+        ("conductance", "stage", "the level of u beyond the boundary"),
+        ("along", "tolerance", "how far from its lines the boundary may be, a length"),
+        ("tolerance", "along", "a map layer"),
+        ("layer", "along", "a map layer"),
+    )
+
     value: Coefficient = None
     inflow: NumberOrName = None
-    conductance: NumberOrName = None
+    conductance: Size = None
     stage: NumberOrName = None
     along: str | None = None
     layer: str | None = None
     tolerance: PositiveFloat | None = None
 
-    @model_validator(mode="after")
-    def check(self):
-        given = [key for key in KINDS if getattr(self, key) is not None]
-        if self.conductance is None and self.stage is not None:
-            raise ValueError("has the key 'stage', which needs 'conductance': u itself is 'value'")
+    def faults(self) -> Iterator[str]:
+        given = [key for key in KINDS if self.has(key)]
         if not given:
-            raise ValueError(
+            yield (
                 "lacks the key 'value': a number, or the name of an unknown; or give 'inflow', or "
                 "'conductance' and 'stage'"
             )
         if len(given) > 1:
-            raise ValueError(f"has {' and '.join(given)}: keep one of them")
-        if self.conductance is not None:
-            if self.stage is None:
-                raise ValueError(
-                    "has the key 'conductance', which needs 'stage': the level of u beyond the "
-                    "boundary"
-                )
-            if isinstance(self.conductance, float) and not self.conductance > 0:
-                raise ValueError(
-                    f"has conductance = {self.conductance:g}: give a positive number, or the name "
-                    "of an unknown"
-                )
-        self.check_map()
-        return self
-
-    def check_map(self) -> None:
-        if self.along is not None and self.tolerance is None:
-            raise ValueError(
-                "has the key 'along', which needs 'tolerance': how far from its lines the boundary "
-                "may be, a length"
-            )
-        if self.along is None and (self.tolerance is not None or self.layer is not None):
-            raise ValueError("has the key 'tolerance' or 'layer', which needs 'along': a map layer")
+            yield f"has {' and '.join(given)}: keep one of them"
 
     def entries(self) -> dict[str, Any]:
         """What holds, each a number or the name of an unknown."""
-        result = {key: getattr(self, key) for key in (*KINDS, "stage")}
-        return {key: value for key, value in result.items() if value is not None}
+        return {key: getattr(self, key) for key in (*KINDS, "stage") if self.has(key)}
 
 
 Boundary = Mapping[str, BoundaryTable]
@@ -225,22 +207,8 @@ class RiverTable(FileTable):
     file: str = Field(description="the map layer of its lines, relative to the problem file")
     layer: str | None = None
     stage: NumberOrName = Field(description="a number, or a column of the map")
-    conductance: NumberOrName = Field(description="a positive number, or the name of an unknown")
+    conductance: Size = Field(description="a positive number, or the name of an unknown")
     rise: str | None = None  # the series that is added to the stage
-
-    @model_validator(mode="after")
-    def check(self):
-        wanted = self.conductance
-        is_good = wanted.isidentifier() if isinstance(wanted, str) else wanted > 0
-        if not is_good:
-            raise ValueError(
-                f"has conductance = {wanted!r}: give a positive number, or the name of an unknown"
-            )
-        return self
-
-    def unknown(self) -> str | None:
-        """The unknown that is the conductance, if it is one."""
-        return self.conductance if isinstance(self.conductance, str) else None
 
 
 @dataclass(frozen=True, eq=False)

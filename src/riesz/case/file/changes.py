@@ -6,6 +6,7 @@ With `from`, the problem goes on as it was until that time.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,12 +20,12 @@ from riesz.case.data.rows import plain_rows
 from riesz.case.file.schema import ProblemTables
 from riesz.case.file.stresses import Histories, history_in
 from riesz.case.file.time_axis import When
-from riesz.case.file.wells import WellPoints, step_rates
+from riesz.case.file.wells import WellPoints
 from riesz.case.table import Decisions, FileTable, is_finite, parse_table, toml_in
 from riesz.errors import FileFormatError, any_of, nearest
 from riesz.fem.terms.regional import scale
-from riesz.fem.terms.series import LINEAR, series
-from riesz.fem.time.axis import TimeAxis
+from riesz.fem.terms.series import LINEAR, Series, series
+from riesz.fem.time.axis import TimeAxis, time_axis
 from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import read_table
 
@@ -100,9 +101,15 @@ class Scenario:
     def refuse(self, text: str) -> FileFormatError:
         return FileFormatError(f"{self.path}: {text}.")
 
-    def since(self, axis: TimeAxis) -> float:
+    @cached_property
+    def axis(self) -> TimeAxis:
+        """That of the problem; a steady state is one step."""
+        return self.tables.axis or time_axis([0.0, 1.0])
+
+    @cached_property
+    def since(self) -> float:
         """From when on changes hold."""
-        given = self.changes.since
+        given, axis = self.changes.since, self.axis
         if given is None:
             return float(axis.times[0])
         when = [given if isinstance(given, float) else np.datetime64(given, "s")]
@@ -110,17 +117,17 @@ class Scenario:
         axis.locate_times(start, f"times of {self.path}, 'from',")
         return float(start[0])
 
-    def mix(self, axis: TimeAxis, before: Values, after: Values) -> Values:
+    def mix(self, before: Values, after: Values) -> Values:
         """Row by row the mean over each step of what was and what is."""
-        share = np.clip((axis.times[1:] - self.since(axis)) / axis.steps, 0.0, 1.0)
-        return before + share.reshape(-1, *[1] * (np.ndim(after) - 1)) * (after - before)
+        share = np.clip((self.axis.times[1:] - self.since) / self.axis.steps, 0.0, 1.0)
+        share = share.reshape(-1, *[1] * (np.ndim(after) - 1))
+        return (1.0 - share) * before + share * after
 
-    def change_tables(self, axis: TimeAxis | None) -> ProblemTables:
+    def change_tables(self) -> ProblemTables:
         """With coefficients in place of what is shifted, or differs only from a time on."""
         tables, result = self.tables, dict[str, dict[str, Any]]()
         for (table, key), (old, new) in self.edits.items():
-            value = self.coefficient(f"{table}.{key}", old, new, axis)
-            result.setdefault(table, {})[key] = value
+            result.setdefault(table, {})[key] = self.coefficient(f"{table}.{key}", old, new)
         boundary = {
             tag: one.model_copy(update=result.get(f"boundary.{tag}", {}))
             for tag, one in tables.boundary.items()
@@ -128,27 +135,30 @@ class Scenario:
         equation = tables.equation.model_copy(update=result.get("equation", {}))
         return tables.model_copy(update={"equation": equation, "boundary": boundary})
 
-    def coefficient(self, key: str, old: Any, new: Any, axis: TimeAxis | None) -> Any:
+    def coefficient(self, key: str, old: Any, new: Any) -> Any:
         is_late = self.changes.since is not None
-        after = new.of(old) if isinstance(new, Shift) and is_finite(old) else new
-        if is_late and axis is not None and is_finite(old) and is_finite(after):
-            every = np.full(axis.num_steps, after)
-            return series(axis.times[:-1], self.mix(axis, old + 0 * every, every))
+        after: Any = new.of(old) if isinstance(new, Shift) and is_finite(old) else new
+        if is_late and is_finite(old) and is_finite(after):
+            return self.in_steps(old, after)
         if not isinstance(after, Shift) and not is_late:
             return after
         if isinstance(old, str) and old in self.tables.series:
             raise self.refuse(f"{key} is the series {old}: change it in [series.{old}]")
         if not isinstance(after, Shift) or after.add:
             raise self.refuse(f"{key} is no number in the problem: it can only have a factor")
-        return self.multiple(key, old, after.factor, axis)
+        return self.multiple(key, old, after.factor)
 
-    def multiple(self, key: str, old: Any, factor: float, axis: TimeAxis | None) -> Any:
+    def in_steps(self, before: float, after: float, factor: str | None = None) -> Series:
+        """What was and what is, in each step, as a coefficient."""
+        ones = np.ones(self.axis.num_steps)
+        return series(self.axis.times[:-1], self.mix(before * ones, after * ones), factor=factor)
+
+    def multiple(self, key: str, old: Any, factor: float) -> Any:
         """Of an unknown, or of values by region."""
-        prior = self.tables.unknowns.get(old) if isinstance(old, str) else None
-        if axis is not None and prior and isinstance(prior.distribution(), dist.Distribution):
-            ones = np.ones(axis.num_steps)
-            rows = self.mix(axis, ones, factor * ones)
-            return series(axis.times[:-1], rows, factor=old)
+        tables = self.tables
+        prior = tables.unknowns.get(old) if isinstance(old, str) else None
+        if tables.time and prior and isinstance(prior.distribution(), dist.Distribution):
+            return self.in_steps(1.0, factor, factor=old)
         if self.changes.since is not None or not key.startswith("equation."):
             raise self.refuse(
                 f"{key} differs by place: its factor can only hold at all times, and of a term of "
@@ -158,10 +168,8 @@ class Scenario:
             return {name: scale(one, factor) for name, one in old.items()}
         return scale(old, factor)
 
-    def change_series(self, histories: Histories, axis: TimeAxis | None) -> Histories:
-        result = dict(histories)
-        if axis is None:
-            return result
+    def change_series(self, histories: Histories) -> Histories:
+        result, axis = dict(histories), self.axis
         for name, change in self.changes.series.items():
             old, table = histories[name], self.tables.series[name]
             new = old
@@ -173,26 +181,25 @@ class Scenario:
             if table.kind == LINEAR:  # a step reads the value where it ends
                 when = axis.times
                 before, after = (np.interp(when, *one.along(axis)) for one in (old, new))
-                values = np.where(when > self.since(axis), after, before)
+                values = np.where(when > self.since, after, before)
             else:
-                when, values = axis.times[:-1], self.mix(axis, old.means(axis), new.means(axis))
-            result[name] = replace(old, values=values, times=times_on(axis, when))
+                when, values = axis.times[:-1], self.mix(old.means(axis), new.means(axis))
+            dates = None if axis.origin is None else axis.dates(when)
+            result[name] = replace(old, values=values, times=Times(dates, when))
         return result
 
-    def change_wells(
-        self, wells: Sequence[WellPoints], axis: TimeAxis | None
-    ) -> tuple[WellPoints, ...]:
+    def change_wells(self, wells: Sequence[WellPoints]) -> tuple[WellPoints, ...]:
         """And new ones, behind the others."""
         result = list(wells)
         for number, change in enumerate(self.changes.wells, 1):
-            if not change.is_new:
+            if change.is_new:
+                place = np.array([[change.x, change.y]], dtype=float)
+                lines = np.array([number])
+                rows = plain_rows(self.path, place, lines=lines, place="[[wells]] entry")
+                result.append(self.change_entry(WellPoints(rows), change))
+            else:
                 self.check_meant(change, wells)
-                result = [self.change_entry(one, change, axis) for one in result]
-                continue
-            place = np.array([[change.x, change.y]], dtype=float)
-            lines = np.array([number])
-            rows = plain_rows(self.path, place, lines=lines, place="[[wells]] entry", sites=[""])
-            result.append(self.change_entry(WellPoints(rows), change, axis, new=True))
+                result = [self.change_entry(one, change) for one in result]
         return tuple(result)
 
     def check_meant(self, change: WellChange, wells: Sequence[WellPoints]) -> None:
@@ -211,40 +218,14 @@ class Scenario:
                     " give a factor"
                 )
 
-    def change_entry(
-        self, one: WellPoints, change: WellChange, axis: TimeAxis | None, *, new: bool = False
-    ) -> WellPoints:
+    def change_entry(self, one: WellPoints, change: WellChange) -> WellPoints:
         """The wells of an entry, of which those that are meant have other rates."""
-        names = one.place_names
-        meant = np.array([new or change.name is None or name == change.name for name in names])
+        all_are = change.is_new or change.name is None
+        meant = np.array([all_are or name == change.name for name in one.place_names])
         if not meant.any():
             return one
-        if one.unknown is not None:
-            ones = np.ones(1 if axis is None else axis.num_steps)
-            old = ones if one.multiple is None else one.multiple
-            rows = change.of(old) if axis is None else self.mix(axis, old, change.of(old))
-            return replace(one, multiple=rows)
-        if axis is None:
-            rates = np.where(meant, change.of(one.rates), one.rates)
-            return replace(one, rows=replace(one.rows, values=rates))
-        known = one.rows.times is not None
-        before = step_rates(one, axis) if known else np.tile(one.rates, (axis.num_steps, 1))
-        rates = self.mix(axis, before, np.where(meant, change.of(before), before))
-        old, places, count = one.rows, one.places, axis.num_steps
-        rows = plain_rows(
-            old.path,
-            np.tile(places, (count, 1)),
-            rates.ravel(),
-            lines=np.resize(old.lines[:1], rates.size),
-            place=old.place,
-            times=times_on(axis, np.repeat(axis.times[:-1], len(places))),
-            sites=names * count,
-        )
-        return replace(one, rows=rows)
-
-
-def times_on(axis: TimeAxis, numbers: Values) -> Times:
-    return Times(None if axis.origin is None else axis.dates(numbers), numbers)
+        before = one.step_rates(self.axis)
+        return replace(one, steps=self.mix(before, np.where(meant, change.of(before), before)))
 
 
 def read_scenario(path: Path, problem: Path, decided: Decisions = MappingProxyType({})) -> Scenario:

@@ -1,12 +1,12 @@
 """The table [equation] of a problem file: terms whose coefficients may differ by region."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import Field, PlainValidator
 
 from riesz.case.file.stresses import CoefficientsTable
 from riesz.case.table import as_coefficient_value, brief, is_finite
@@ -85,12 +85,23 @@ Regional = Annotated[Any, PlainValidator(as_regional)]
 Anisotropy = Annotated[Any, PlainValidator(as_anisotropy)]
 
 
+def values_by_region(value: Any) -> dict[str, Any]:
+    """The values of a term; one for all has no name."""
+    return value if isinstance(value, dict) else {"": value}
+
+
 class EquationTable(CoefficientsTable):
     """storage du/dt - div(diffusion anisotropy grad u) + advection . grad u + reaction u = source.
 
     Leakage (level - u) may be added to the right: exchange with drains, or with a layer below.
     Storage goes with the table [time].
     """
+
+    NEEDS = (
+        ("upwind", "advection", "what is upwinded"),
+        ("crosswind", "upwind", "write upwind = true"),
+        ("anisotropy", "diffusion", "its size"),
+    )
 
     storage: Regional = None
     diffusion: Regional = None
@@ -103,55 +114,37 @@ class EquationTable(CoefficientsTable):
     upwind: bool = False
     crosswind: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
-    @model_validator(mode="after")
-    def check(self):
+    def faults(self) -> Iterator[str]:
         if not self.entries():
-            raise ValueError(f"holds no term: give at least one of {any_of(TERMS)}")
-        if (self.leakage is None) != (self.level is None):
-            raise ValueError(
+            yield f"holds no term: give at least one of {any_of(TERMS)}"
+        if self.has("leakage") != self.has("level"):
+            yield (
                 "needs leakage and level together, or neither of them: by area, leakage times "
                 "(level - u) enters"
             )
-        if self.upwind and self.advection is None:
-            raise ValueError("has the key 'upwind', which needs 'advection': what is upwinded")
-        if self.crosswind is not None and not self.upwind:
-            raise ValueError("has the key 'crosswind', which needs 'upwind = true'")
-        if self.anisotropy is not None:
-            if self.diffusion is None:
-                raise ValueError("has the key 'anisotropy', which needs 'diffusion': its size")
-            values = self.diffusion
-            each = values.values() if isinstance(values, dict) else [values]
-            if any(isinstance(one, list) for one in each):
-                raise ValueError("has a tensor as diffusion, and anisotropy: keep one of them")
-        self.check_velocities()
-        return self
-
-    def check_velocities(self) -> None:
-        if not isinstance(self.advection, dict):
-            return
-        for name, one in self.advection.items():
-            if isinstance(one, str):
-                raise ValueError(
-                    f"has advection.{name} = {one!r}: by region, velocities are lists of numbers"
-                )
+        sizes = values_by_region(self.diffusion).values()
+        if self.has("anisotropy") and any(isinstance(one, list) for one in sizes):
+            yield "has a tensor as diffusion, and anisotropy: keep one of them"
+        for name, one in values_by_region(self.advection).items():
+            if name and isinstance(one, str):
+                yield f"has advection.{name} = {one!r}: by region, velocities are lists of numbers"
 
     def entries(self) -> dict[str, Any]:
         """The terms that are there."""
-        values = {name: getattr(self, name) for name in TERMS}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: getattr(self, name) for name in TERMS if self.has(name)}
 
     def coefficients(self) -> dict[str, Any]:
         """All that may be the name of an unknown, by key."""
-        result = {}
-        for name, value in self.entries().items():
-            by_name = value if isinstance(value, dict) else {"": value}
-            result |= {f"equation.{name}.{own}".rstrip("."): one for own, one in by_name.items()}
-        return result
+        return {
+            f"equation.{name}.{region}".rstrip("."): one
+            for name, value in self.entries().items()
+            for region, one in values_by_region(value).items()
+        }
 
     def regional(self) -> list[str]:
         """Keys whose values differ by region."""
-        every = {**self.entries(), "anisotropy": self.anisotropy}
-        return [f"equation.{name}" for name, value in every.items() if isinstance(value, dict)]
+        every = (*TERMS, "anisotropy")
+        return [f"equation.{name}" for name in every if isinstance(getattr(self, name), dict)]
 
     def form(self, mesh: Mesh) -> WeakForm:
         values = {name: on_cells(mesh, name, value) for name, value in self.entries().items()}

@@ -1,45 +1,44 @@
 """Priors as a problem file writes them: a kind, and numbers in the user's units."""
 
-import math
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, create_model
 
 from riesz.case.table import FileTable, Numbers, as_finite_numbers, brief, is_finite
 from riesz.errors import nearest
 from riesz.mesh.tags import REST
-from riesz.priors.gaussian_process import GP, BoundaryGP, LogGP
+from riesz.priors.gaussian_process import GP, BoundaryGP
 from riesz.priors.karhunen_loeve import KarhunenLoeve
 from riesz.priors.kernels import RBF, AbstractKernel, LearnedScales, Matern12, Matern32, Matern52
 from riesz.priors.regions import Regions
 from riesz.priors.spde import SPDEField
 
 POSITIVE = ("sd", "median", "log_sd")
-"""Keys whose numbers must be so, in priors of numbers."""
+"""Keys whose numbers must be so."""
 
 
 class AbstractPriorTable(FileTable):
-    """A prior by name; `distribution` is what the inverse problem takes."""
+    """A prior by name."""
+
+    prior: str
 
     def distribution(self) -> Any:
-        raise NotImplementedError
+        """What the inverse problem takes."""
+        return KINDS[self.prior].distribution(self)
 
-
-class AbstractNumbersTable(AbstractPriorTable):
-    """Of one number, or of several that stand side by side."""
-
-    @model_validator(mode="after")
-    def check(self):
-        values = dict(self)
-        for name in POSITIVE:
-            if name in values:
-                require_positive(name, values[name])
+    def faults(self) -> Iterator[str]:
+        for key in POSITIVE:
+            values = getattr(self, key, 1.0)
+            numbers = list(values.values()) if isinstance(values, dict) else values
+            if not np.all(np.asarray(numbers) > 0):
+                yield f"has {key} = {values}: it must be positive"
         self.distribution()  # raises where numbers do not go together
-        return self
 
 
 def broadcast(*parts: Numbers) -> list[np.ndarray]:
@@ -51,11 +50,15 @@ def broadcast(*parts: Numbers) -> list[np.ndarray]:
         raise ValueError(f"has parameters of {sizes} components: give as many of each") from None
 
 
-def bounds(low: Numbers, high: Numbers) -> list[np.ndarray]:
-    lowest, highest = broadcast(low, high)
+def bounds(table: Any) -> list[np.ndarray]:
+    lowest, highest = broadcast(table.low, table.high)
     if not (lowest < highest).all():
-        raise ValueError(f"has low = {low} and high = {high}: low must be below")
+        raise ValueError(f"has low = {table.low} and high = {table.high}: low must be below")
     return [lowest, highest]
+
+
+def log_normal(median: Any, log_sd: Any) -> dist.LogNormal:
+    return dist.LogNormal(np.log(median), log_sd)
 
 
 def as_per_region(value: Any) -> float | dict[str, float]:
@@ -73,67 +76,14 @@ PerRegion = Annotated[Any, PlainValidator(as_per_region)]
 """One number for all regions, or one for each by its name."""
 
 
-def require_positive(name: str, values: Numbers | dict[str, float]) -> None:
-    numbers = list(values.values()) if isinstance(values, dict) else values
+def as_length_by_axis(value: Any) -> float | list[float]:
+    numbers = as_finite_numbers(value)
     if not np.all(np.asarray(numbers) > 0):
-        raise ValueError(f"has {name} = {values}: it must be positive")
+        raise ValueError(f"is {brief(value)}: give a number above 0, or one for each axis")
+    return numbers
 
 
-class NormalTable(AbstractNumbersTable):
-    """Normal with a mean and a standard deviation."""
-
-    prior: Literal["normal"]
-    mean: Numbers
-    sd: Numbers
-
-    def distribution(self) -> dist.Distribution:
-        return dist.Normal(*broadcast(self.mean, self.sd))
-
-
-class LogNormalTable(AbstractNumbersTable):
-    """Positive: the logarithm is normal about that of the median."""
-
-    prior: Literal["lognormal"]
-    median: Numbers
-    log_sd: Numbers
-
-    def distribution(self) -> dist.Distribution:
-        median, spread = broadcast(self.median, self.log_sd)
-        return dist.LogNormal(np.log(median), spread)
-
-
-class HalfNormalTable(AbstractPriorTable):
-    """Positive, most likely small."""
-
-    prior: Literal["half-normal"]
-    sd: PositiveFloat
-
-    def distribution(self) -> dist.Distribution:
-        return dist.HalfNormal(self.sd)
-
-
-class UniformTable(AbstractNumbersTable):
-    """Anywhere between two bounds, alike."""
-
-    prior: Literal["uniform"]
-    low: Numbers
-    high: Numbers
-
-    def distribution(self) -> dist.Distribution:
-        return dist.Uniform(*bounds(self.low, self.high))
-
-
-class LogUniformTable(AbstractNumbersTable):
-    """Any order of magnitude between two positive bounds, alike."""
-
-    prior: Literal["log-uniform"]
-    low: PositiveFloat
-    high: PositiveFloat
-
-    def distribution(self) -> dist.Distribution:
-        bounds(self.low, self.high)
-        return dist.LogUniform(self.low, self.high)
-
+LengthByAxis = Annotated[Any, PlainValidator(as_length_by_axis)]
 
 KERNELS: dict[str, type[AbstractKernel]] = {
     "matern12": Matern12,
@@ -143,149 +93,39 @@ KERNELS: dict[str, type[AbstractKernel]] = {
 }
 
 
-class AbstractLengthTable(AbstractPriorTable):
-    """A function of place; without a length scale, a quarter of the domain's longest side."""
-
-    length_scale: PositiveFloat | None = None
-
-
-def as_length_by_axis(value: Any) -> float | list[float]:
-    numbers = as_finite_numbers(value)
-    if not np.all(np.asarray(numbers) > 0):
-        raise ValueError(f"is {brief(value)}: give a number above 0, or one for each axis")
-    return numbers
+def gaussian_level(table: Any) -> tuple[float, float, Callable[[Any], Any] | None]:
+    """The standard deviation and mean of a Gaussian field, and what turns it into the quantity."""
+    if hasattr(table, "mean"):
+        return table.sd, table.mean, None
+    return table.log_sd, float(np.log(table.median)), jnp.exp
 
 
-class AbstractFieldTable(AbstractLengthTable):
-    """With a covariance function of its own, whose length scale may differ from axis to axis."""
-
-    length_scale: Annotated[Any, PlainValidator(as_length_by_axis)] = None
-    kernel: Literal["matern12", "matern32", "matern52", "rbf"] = "matern52"
-
-    def covariance(self, sd: float) -> AbstractKernel:
-        return KERNELS[self.kernel](self.length_scale, sd)
+def kernel_of(table: Any) -> AbstractKernel:
+    return KERNELS[table.kernel](table.length_scale, gaussian_level(table)[0])
 
 
-class AbstractScaledTable(AbstractLengthTable):
+def unknown_scales(table: Any) -> LearnedScales | None:
     """With `learn_scales` sd and length scale are medians of unknown ones."""
-
-    learn_scales: bool = False
-
-    def scales(self) -> LearnedScales | None:
-        return LearnedScales() if self.learn_scales else None
+    return LearnedScales() if table.learn_scales else None
 
 
-class GPTable(AbstractFieldTable, AbstractScaledTable):
-    """A Gaussian process by inducing points; may also be a prescribed value on a boundary."""
-
-    prior: Literal["gp"]
-    mean: float
-    sd: PositiveFloat
-    inducing: PositiveInt = 50
-
-    def distribution(self) -> GP:
-        return GP(self.covariance(self.sd), self.inducing, self.mean, learned=self.scales())
+def inducing_field(table: Any) -> GP:
+    _, mean, transform = gaussian_level(table)
+    return GP(kernel_of(table), table.inducing, mean, transform, unknown_scales(table))
 
 
-class BoundaryGPTable(AbstractFieldTable, AbstractScaledTable):
-    """Values on a boundary: a Gaussian process about a linear trend that is unknown too."""
-
-    prior: Literal["boundary-gp"]
-    mean: float
-    sd: PositiveFloat
-    trend_sd: PositiveFloat | None = None
-    inducing: PositiveInt = 12
-
-    def distribution(self) -> BoundaryGP:
-        return BoundaryGP(
-            self.covariance(self.sd), self.mean, self.trend_sd, self.inducing, self.scales()
-        )
+def principal_field(table: Any) -> KarhunenLoeve:
+    return KarhunenLoeve(kernel_of(table), table.terms, *gaussian_level(table)[1:])
 
 
-class LogGPTable(AbstractFieldTable, AbstractScaledTable):
-    """A positive field whose logarithm is a Gaussian process."""
-
-    prior: Literal["log-gp"]
-    median: PositiveFloat
-    log_sd: PositiveFloat
-    inducing: PositiveInt = 50
-
-    def distribution(self) -> GP:
-        return LogGP(self.covariance(self.log_sd), self.inducing, self.median, self.scales())
+def nodal_field(table: Any) -> SPDEField:
+    sd, mean, transform = gaussian_level(table)
+    return SPDEField(sd, table.length_scale, mean, transform, unknown_scales(table))
 
 
-class KLTable(AbstractFieldTable):
-    """A Gaussian field by its principal functions: the fewest unknowns for its smoothness."""
-
-    prior: Literal["kl"]
-    mean: float
-    sd: PositiveFloat
-    terms: PositiveInt = 16
-
-    def distribution(self) -> KarhunenLoeve:
-        return KarhunenLoeve(self.covariance(self.sd), self.terms, self.mean)
-
-
-class LogKLTable(AbstractFieldTable):
-    """A positive field whose logarithm is given by its principal functions."""
-
-    prior: Literal["log-kl"]
-    median: PositiveFloat
-    log_sd: PositiveFloat
-    terms: PositiveInt = 16
-
-    def distribution(self) -> KarhunenLoeve:
-        middle = math.log(self.median)
-        return KarhunenLoeve(self.covariance(self.log_sd), self.terms, middle, jnp.exp)
-
-
-class SPDETable(AbstractScaledTable):
-    """A Matern field with one unknown a node, for data that may tell something anywhere."""
-
-    prior: Literal["spde"]
-    mean: float
-    sd: PositiveFloat
-
-    def distribution(self) -> SPDEField:
-        return SPDEField(self.sd, self.length_scale, self.mean, learned=self.scales())
-
-
-class LogSPDETable(AbstractScaledTable):
-    """A positive field whose logarithm is such a field."""
-
-    prior: Literal["log-spde"]
-    median: PositiveFloat
-    log_sd: PositiveFloat
-
-    def distribution(self) -> SPDEField:
-        middle = math.log(self.median)
-        return SPDEField(self.log_sd, self.length_scale, middle, jnp.exp, self.scales())
-
-
-class RegionsTable(AbstractNumbersTable):
-    """One normal number a region of the mesh."""
-
-    prior: Literal["regions"]
-    mean: PerRegion
-    sd: PerRegion
-
-    def distribution(self) -> Regions:
-        return regions_prior(dist.Normal, mean=self.mean, sd=self.sd)
-
-
-class LogRegionsTable(AbstractNumbersTable):
-    """One positive number a region of the mesh."""
-
-    prior: Literal["log-regions"]
-    median: PerRegion
-    log_sd: PerRegion
-
-    def distribution(self) -> Regions:
-        return regions_prior(
-            lambda median, sd: dist.LogNormal(math.log(median), sd),
-            median=self.median,
-            log_sd=self.log_sd,
-        )
+def boundary_process(table: Any) -> BoundaryGP:
+    scales = unknown_scales(table)
+    return BoundaryGP(kernel_of(table), table.mean, table.trend_sd, table.inducing, scales)
 
 
 def regions_prior(kind: Callable[[float, float], dist.Distribution], **parameters: Any) -> Regions:
@@ -311,20 +151,75 @@ def regions_prior(kind: Callable[[float, float], dist.Distribution], **parameter
     return Regions(priors, rest)
 
 
-PriorTable = Annotated[
-    NormalTable
-    | LogNormalTable
-    | HalfNormalTable
-    | UniformTable
-    | LogUniformTable
-    | GPTable
-    | BoundaryGPTable
-    | LogGPTable
-    | KLTable
-    | LogKLTable
-    | SPDETable
-    | LogSPDETable
-    | RegionsTable
-    | LogRegionsTable,
-    Field(discriminator="prior"),
-]
+Keys = dict[str, tuple[Any, Any]]
+"""Keys of a table, each with its type and its default, which is ... where there is none."""
+
+
+def keys_to_give(kind: Any, *names: str) -> Keys:
+    return dict.fromkeys(names, (kind, ...))
+
+
+LEVEL = {"mean": (float, ...), "sd": (PositiveFloat, ...)}
+LOG_LEVEL = keys_to_give(PositiveFloat, "median", "log_sd")
+KERNEL: Keys = {
+    "length_scale": (LengthByAxis, None),  # by default a quarter of the domain's longest side
+    "kernel": (Literal["matern12", "matern32", "matern52", "rbf"], "matern52"),
+}
+LEARNED: Keys = {"learn_scales": (bool, False)}
+INDUCING: Keys = KERNEL | LEARNED | {"inducing": (PositiveInt, 50)}
+PRINCIPAL: Keys = KERNEL | {"terms": (PositiveInt, 16)}
+NODAL: Keys = LEARNED | {"length_scale": (PositiveFloat, None)}
+
+
+class Kind(NamedTuple):
+    """The keys of a prior in a problem file, and what it stands for."""
+
+    keys: Keys
+    distribution: Callable[[Any], Any]
+
+
+KINDS = {
+    # Numbers, or several that stand side by side.
+    "normal": Kind(
+        keys_to_give(Numbers, "mean", "sd"), lambda t: dist.Normal(*broadcast(t.mean, t.sd))
+    ),
+    "lognormal": Kind(
+        keys_to_give(Numbers, "median", "log_sd"),
+        lambda t: log_normal(*broadcast(t.median, t.log_sd)),
+    ),
+    "half-normal": Kind(keys_to_give(PositiveFloat, "sd"), lambda t: dist.HalfNormal(t.sd)),
+    "uniform": Kind(keys_to_give(Numbers, "low", "high"), lambda t: dist.Uniform(*bounds(t))),
+    "log-uniform": Kind(
+        keys_to_give(PositiveFloat, "low", "high"), lambda t: dist.LogUniform(*bounds(t))
+    ),
+    # Fields: by inducing points, by principal functions, by a number at each node.
+    "gp": Kind(LEVEL | INDUCING, inducing_field),
+    "log-gp": Kind(LOG_LEVEL | INDUCING, inducing_field),
+    "kl": Kind(LEVEL | PRINCIPAL, principal_field),
+    "log-kl": Kind(LOG_LEVEL | PRINCIPAL, principal_field),
+    "spde": Kind(LEVEL | NODAL, nodal_field),
+    "log-spde": Kind(LOG_LEVEL | NODAL, nodal_field),
+    # Values on a boundary: a Gaussian process about a linear trend that is unknown too.
+    "boundary-gp": Kind(
+        LEVEL | INDUCING | {"trend_sd": (PositiveFloat, None), "inducing": (PositiveInt, 12)},
+        boundary_process,
+    ),
+    # One number a region of the mesh.
+    "regions": Kind(
+        keys_to_give(PerRegion, "mean", "sd"),
+        lambda t: regions_prior(dist.Normal, mean=t.mean, sd=t.sd),
+    ),
+    "log-regions": Kind(
+        keys_to_give(PerRegion, "median", "log_sd"),
+        lambda t: regions_prior(log_normal, median=t.median, log_sd=t.log_sd),
+    ),
+}
+
+if TYPE_CHECKING:
+    PriorTable = AbstractPriorTable
+else:
+    TABLES = [
+        create_model(kind, __base__=AbstractPriorTable, prior=(Literal[kind], ...), **one.keys)
+        for kind, one in KINDS.items()
+    ]
+    PriorTable = Annotated[reduce(or_, TABLES), Field(discriminator="prior")]

@@ -262,10 +262,8 @@ class MapInputs(NamedTuple):
 
 def apply_scenario(scenario: Scenario, inputs: MapInputs) -> tuple[ProblemTables, MapInputs]:
     """As it would be under a scenario."""
-    axis = None if scenario.tables.time is None else scenario.tables.time.axis()
-    wells = scenario.change_wells(inputs.wells, axis)
-    series = scenario.change_series(inputs.series, axis)
-    return scenario.change_tables(axis), inputs._replace(wells=wells, series=series)
+    wells, series = scenario.change_wells(inputs.wells), scenario.change_series(inputs.series)
+    return scenario.change_tables(), inputs._replace(wells=wells, series=series)
 
 
 def read_map_inputs(path: Path, tables: ProblemTables, kept: Path | None) -> MapInputs:
@@ -307,7 +305,7 @@ def build_problem(
     """The inverse problem that the tables describe."""
     likelihood, own = with_effects(tables.observations, tables.noise, prepared)
     priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
-    time = None if tables.time is None else tables.time.axis()
+    time = tables.axis
     when = None
     if time is not None and prepared.times is not None:
         when = check_times(prepared.times, time, prepared.path, prepared.at)

@@ -27,6 +27,7 @@ from riesz.case.file.wells import WellTable
 from riesz.case.table import FileTable, under
 from riesz.density.engine import AbstractEngine
 from riesz.errors import RieszError, any_of, nearest
+from riesz.fem.time.axis import TimeAxis
 from riesz.inference import table
 from riesz.mesh.tags import REST
 from riesz.notes import Note
@@ -54,33 +55,19 @@ class DomainTable(FileTable):
     max_edge: PositiveFloat | None = None
     levels: PositiveInt | None = None
 
-    @model_validator(mode="after")
-    def check(self):
+    def faults(self) -> Iterator[str]:
         kinds = ("outline", "mesh", "rectangle", "around_observations")
-        given = [kind for kind in kinds if getattr(self, kind)]
+        given = [kind for kind in kinds if self.has(kind)]
         if len(given) != 1:
-            result = " and ".join(given) or "none of them"
-            raise ValueError(f"needs one of {any_of(kinds)}, but holds {result}")
+            yield f"needs one of {any_of(kinds)}, but holds {' and '.join(given) or 'none of them'}"
         if self.mesh is None and self.max_edge is None:
-            raise ValueError("lacks the key 'max_edge': the longest edge of the mesh, a length")
+            yield "lacks the key 'max_edge': the longest edge of the mesh, a length"
         if self.mesh is not None and self.max_edge is not None:
-            raise ValueError(
-                "has a mesh and max_edge: a mesh has its edges; refine it by levels instead"
-            )
-        self.check_belongings()
-        return self
-
-    def check_belongings(self) -> None:
-        """Keys that say more of one kind of domain are for no other."""
-        outlined = self.outline is not None
-        for key, suits, kind in (
-            ("layer", outlined, "outline"),
-            ("crs", outlined, "outline"),
-            ("margin", self.around_observations, "around_observations"),
-            ("simplify", outlined, "outline"),
-        ):
-            if getattr(self, key) is not None and not suits:
-                raise ValueError(f"has the key {key!r}, which goes with {kind}: leave it out")
+            yield "has a mesh and max_edge: a mesh has its edges; refine it by levels instead"
+        owners = dict.fromkeys(("layer", "crs", "simplify"), "outline")
+        for key, kind in {**owners, "margin": "around_observations"}.items():
+            if self.has(key) and not self.has(kind):
+                yield f"has the key {key!r}, which goes with {kind}: leave it out"
 
 
 @contextmanager
@@ -189,34 +176,6 @@ class ProblemTables(FileTable):
             check_free_names(unknowns)
         return unknowns
 
-    @model_validator(mode="after")
-    def check_names(self):
-        for key, value in self.coefficients().items():
-            if (
-                isinstance(value, str)
-                and value not in self.unknowns
-                and not self.is_series(key, value)
-            ):
-                known = list(self.unknowns)
-                advice = f"It has {', '.join(known)}"
-                if key.startswith("boundary.") and key.endswith(".value"):
-                    advice += (
-                        ". Values on a boundary that are not known need a prior there, such as "
-                        'prior = "boundary-gp"'
-                    )
-                raise ValueError(
-                    f"says {key} = {value!r}, but there is no [unknowns.{value}]: "
-                    f"{nearest(value, known)}{advice}"
-                )
-        return self
-
-    def is_series(self, key: str, value: str) -> bool:
-        """Whether a name is that of a series, where one may stand."""
-        return value in self.series and (
-            key in SERIES_PLACES
-            or (key.startswith("boundary.") and not key.endswith("conductance"))
-        )
-
     @field_validator("regions")
     @classmethod
     def check_regions(cls, regions: dict[str, Any]) -> dict[str, Any]:
@@ -224,167 +183,179 @@ class ProblemTables(FileTable):
             raise ValueError(f"has the name {REST!r}, which stands for cells in none: rename it")
         return regions
 
-    @model_validator(mode="after")
-    def check_there_are_regions(self):
+    def faults(self) -> Iterator[str]:
+        """What does not go together in tables that are right by themselves."""
+        yield from self.faults_of_names()
+        yield from self.faults_of_regions()
+        yield from self.faults_of_noise()
+        yield from self.faults_of_series()
+        yield from self.faults_of_time()
+        if self.experiments:
+            check_plain(self.observations)
+
+    def faults_of_names(self) -> Iterator[str]:
+        known = list(self.unknowns)
+        for key, name in self.names().items():
+            if name in known or (name in self.series and may_be_series(key)):
+                continue
+            advice = f"It has {', '.join(known)}"
+            if key.startswith("boundary.") and key.endswith(".value"):
+                advice += (
+                    ". Values on a boundary that are not known need a prior there, such as "
+                    'prior = "boundary-gp"'
+                )
+            yield (
+                f"says {key} = {name!r}, but there is no [unknowns.{name}]: "
+                f"{nearest(name, known)}{advice}"
+            )
+        for number, rise in self.rises():
+            if rise not in self.series:
+                yield (
+                    f"says rivers.{number}.rise = {rise!r}, but there is no [series.{rise}]: "
+                    f"{nearest(rise, list(self.series))}give the table of what is added to the "
+                    "stage, and [time]"
+                )
+
+    def faults_of_regions(self) -> Iterator[str]:
         """Those of a mesh file are not known yet."""
-        if self.regions or self.domain.mesh is not None:
-            return self
         priors = [name for name, one in self.unknowns.items() if one.prior.endswith("regions")]
         asking = self.equation.regional() + [f"unknowns.{name}" for name in priors]
-        if asking:
-            raise ValueError(
+        if asking and not self.regions and self.domain.mesh is None:
+            yield (
                 f"has values by region at {asking[0]}, but no regions: add [regions.NAME] with a "
                 "map of polygons, or name a mesh that has some by domain.mesh"
             )
-        return self
 
-    @model_validator(mode="after")
-    def check_noise(self):
+    def faults_of_noise(self) -> Iterator[str]:
         """The noise must come from one place, and be one that can be built on."""
-        names, sd = self.observations, self.noise.sd
-        if not self.noise.has_sd:
-            self.check_counts()
+        names, noise = self.observations, self.noise
+        sd, kind = noise.sd, noise.kind
+        if not noise.has_sd:
+            yield from self.faults_of_counts()
         elif sd is None and names.sd is None:
-            raise ValueError(
+            yield (
                 "lacks noise.sd: give a number in the unit of the values, or an unknown's name "
                 "(or name a column of the observations by observations.sd)"
             )
         if sd is not None and names.sd is not None:
-            raise ValueError(
-                f"has noise.sd and the column observations.sd = {names.sd!r}: keep one of them"
-            )
+            yield f"has noise.sd and the column observations.sd = {names.sd!r}: keep one of them"
         if names.sd_from_scatter and not isinstance(sd, float):
-            raise ValueError(
+            yield (
                 f"has noise.sd = {sd!r}: with observations.sd_from_scatter it is the least sd of a "
                 "site, a number"
             )
-        self.check_grouped()
-        own = {EFFECTS: bool(names.covariates), LOCAL: names.local}
-        for name in (name for name, given in own.items() if given and name in self.unknowns):
-            raise ValueError(f"has [unknowns.{name}], a name of the effects on values: rename it")
-        return self
-
-    def check_grouped(self) -> None:
-        """Readings that share an error have a site, and a time where it drifts."""
-        names, noise = self.observations, self.noise
-        if noise.kind != GROUPED:
-            return
-        if names.aggregate is not None:
-            raise ValueError(
+        if kind == GROUPED and names.aggregate is not None:
+            yield (
                 "has noise.kind = 'grouped', for several readings of one site, and "
                 f"observations.aggregate = {names.aggregate!r}, which leaves one: keep one of them"
             )
-        if names.site is None:
-            raise ValueError(
+        if kind == GROUPED and names.site is None:
+            yield (
                 "has noise.kind = 'grouped', which needs observations.site: the column that says "
                 "which readings share their error"
             )
         if noise.drift_sd is not None and names.date is None:
-            raise ValueError(
-                "has noise.drift_sd, which needs observations.date: the column of the times"
-            )
+            yield "has noise.drift_sd, which needs observations.date: the column of the times"
+        own = {EFFECTS: bool(names.covariates), LOCAL: names.local}
+        for name in (name for name, given in own.items() if given and name in self.unknowns):
+            yield f"has [unknowns.{name}], a name of the effects on values: rename it"
+        for key, kinds in (("exposure", COUNTS), ("trials", (BINOMIAL,))):
+            if names.has(key) and kind not in kinds:
+                yield (
+                    f"has observations.{key}, which is for noise.kind = {any_of(kinds)}, and it is "
+                    f"{kind!r}"
+                )
 
-    def check_counts(self) -> None:
+    def faults_of_counts(self) -> Iterator[str]:
         """Counts and shares come as they are, over what they were counted."""
         names, kind = self.observations, self.noise.kind
         for key in ("sd", "sd_from_scatter", "transform"):
-            if getattr(names, key):
-                raise ValueError(
+            if names.has(key):
+                yield (
                     f"has observations.{key} and noise.kind = {kind!r}, whose values scatter by "
                     f"themselves and are taken as they are: leave {key} out"
                 )
         if kind == BINOMIAL and (self.noise.trials is None) == (names.trials is None):
-            raise ValueError(
+            yield (
                 "has noise.kind = 'binomial', which needs either noise.trials, a number, or "
                 "observations.trials, the name of a column"
             )
         if self.noise.exposure is not None and names.exposure is not None:
-            raise ValueError("has noise.exposure and observations.exposure: keep one of them")
+            yield "has noise.exposure and observations.exposure: keep one of them"
 
-    @model_validator(mode="after")
-    def check_columns_of_counts(self):
-        names, kind = self.observations, self.noise.kind
-        for key, kinds in (("exposure", COUNTS), ("trials", (BINOMIAL,))):
-            if getattr(names, key) is not None and kind not in kinds:
-                raise ValueError(
-                    f"has observations.{key}, which is for noise.kind = {any_of(kinds)}, and it is "
-                    f"{kind!r}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def check_series(self):
-        if self.time is None and self.series:
-            raise ValueError(f"has [series.{min(self.series)}], but no [time] that it changes in")
-        for name in self.series:
+    def faults_of_series(self) -> Iterator[str]:
+        read = {*self.names().values(), *(rise for _, rise in self.rises())}
+        for name in sorted(self.series):
+            if self.time is None:
+                yield f"has [series.{name}], but no [time] that it changes in"
             if name in self.unknowns:
-                raise ValueError(f"has [series.{name}] and [unknowns.{name}]: rename one")
-            if name not in {*self.coefficients().values(), *(one.rise for one in self.rivers)}:
-                raise ValueError(
+                yield f"has [series.{name}] and [unknowns.{name}]: rename one"
+            if name not in read:
+                yield (
                     f"has [series.{name}], which nothing reads: name it in the equation, on the "
                     "boundary, or as the rise of a river, or leave it out"
                 )
-        for number, one in enumerate(self.rivers, 1):
-            if one.rise is not None and one.rise not in self.series:
-                raise ValueError(
-                    f"says rivers.{number}.rise = {one.rise!r}, but there is no "
-                    f"[series.{one.rise}]: {nearest(one.rise, list(self.series))}give the table of "
-                    "what is added to the stage, and [time]"
-                )
-        return self
 
-    @model_validator(mode="after")
-    def check_time(self):
+    def faults_of_time(self) -> Iterator[str]:
         """A time axis goes with storage, and with observations that have times."""
-        names, time = self.observations, self.time
-        if (time is None) != (self.equation.storage is None):
-            raise ValueError(
-                "has equation.storage, but no [time]: give its start, end and step"
-                if time is None
-                else "has [time], but no equation.storage, so that nothing changes by itself: give "
+        names, stored = self.observations, self.equation.has("storage")
+        if self.time is None:
+            if stored:
+                yield "has equation.storage, but no [time]: give its start, end and step"
+            for number, one in enumerate(self.wells, 1):
+                if one.date is not None:
+                    yield f"has wells.{number}.date, rates that change, but no [time]"
+            return
+        if not stored:
+            yield (
+                "has [time], but no equation.storage, so that nothing changes by itself: give "
                 "how much is stored where u rises by one"
             )
-        dated = [number for number, one in enumerate(self.wells, 1) if one.date is not None]
-        if time is None and dated:
-            raise ValueError(f"has wells.{dated[0]}.date, rates that change, but no [time]")
-        if time is None:
-            return self
         if names.date is None:
-            raise ValueError("has [time], which needs observations.date: the column of the times")
+            yield "has [time], which needs observations.date: the column of the times"
         if names.aggregate is not None:
-            raise ValueError(
+            yield (
                 f"has [time], and observations.aggregate = {names.aggregate!r}, which leaves no "
                 "times: keep one of them"
             )
         for key in ("measurements", "experiments"):
-            if getattr(self, key):
-                raise ValueError(f"has [time] and [[{key}]], which have no times: leave them out")
-        return self
+            if self.has(key):
+                yield f"has [time] and [[{key}]], which have no times: leave them out"
 
-    @model_validator(mode="after")
-    def check_experiments(self):
-        if self.experiments:
-            check_plain(self.observations)
-        return self
+    @property
+    def axis(self) -> TimeAxis | None:
+        """None where the state is steady."""
+        return None if self.time is None else self.time.axis()
 
     def further_measurements(self) -> list[MeasurementTable]:
         """Those beside the observations, and then those of further experiments."""
         names, noise = self.observations, self.noise
         return [*self.measurements, *(one.measurements(names, noise) for one in self.experiments)]
 
-    def coefficients(self) -> dict[str, Any]:
-        """All that may be the name of an unknown, by key."""
-        time = self.time
-        named = {} if time is None or time.initial == STEADY else {"time.initial": time.initial}
-        named |= {f"series.{name}.factor": one.factor for name, one in self.series.items()}
-        named |= self.equation.coefficients()
+    def rises(self) -> list[tuple[int, str]]:
+        """The series that rivers rise by, each with the river's number."""
+        return [(i, one.rise) for i, one in enumerate(self.rivers, 1) if one.rise is not None]
+
+    def names(self) -> dict[str, str]:
+        """All that names an unknown or, in some places, a series, by key."""
+        result: dict[str, Any] = self.equation.coefficients()
+        if self.time is not None and self.time.initial != STEADY:
+            result["time.initial"] = self.time.initial
+        for name, one in self.series.items():
+            result[f"series.{name}.factor"] = one.factor
         for tag, one in self.boundary.items():
-            named |= under(f"boundary.{tag}", one.entries())
+            result |= under(f"boundary.{tag}", one.entries())
         for i, one in enumerate(self.wells, 1):
-            named |= under(f"wells.{i}", {"rate": one.unknown(), "share": one.share})
+            result |= under(f"wells.{i}", {"rate": one.unknown(), "share": one.share})
         for i, one in enumerate(self.rivers, 1):
-            named[f"rivers.{i}.conductance"] = one.unknown()
+            result[f"rivers.{i}.conductance"] = one.conductance
         for kind in ("measurements", "experiments"):
             for i, one in enumerate(getattr(self, kind), 1):
-                named |= under(f"{kind}.{i}", one.unknowns())
-        return named | under("noise", self.noise.unknowns())
+                result |= under(f"{kind}.{i}", one.unknowns())
+        result |= under("noise", self.noise.unknowns())
+        return {key: value for key, value in result.items() if isinstance(value, str)}
+
+
+def may_be_series(key: str) -> bool:
+    on_boundary = key.startswith("boundary.") and not key.endswith("conductance")
+    return on_boundary or key in SERIES_PLACES

@@ -1,13 +1,14 @@
 """The table [time] of a problem file: when the equation holds, step by step, and how it begins."""
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Shaped
-from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt
 
 from riesz.case.table import FileTable, NumberOrName, brief, is_finite
 from riesz.errors import FileFormatError
@@ -86,41 +87,40 @@ class TimeTable(FileTable):
     initial: NumberOrName = STEADY
     scheme: Literal["sdirk2", "euler"] = SDIRK2
 
-    @model_validator(mode="after")
-    def check(self):
+    def faults(self) -> Iterator[str]:
         given = self.model_fields_set
         if self.periods is None and not {"end", "step"} <= given:
-            raise ValueError("needs end and step; or periods, the dates at which stresses change")
-        for key in ("end", "step") if self.periods is not None else ("steps", "growth"):
+            yield "needs end and step; or periods, the dates at which stresses change"
+        for key in ("steps", "growth") if self.periods is None else ("end", "step"):
             if key in given:
-                other = "without" if self.periods is not None else "with"
-                raise ValueError(f"has the key {key!r}, which goes {other} periods: leave it out")
+                other = "with" if self.periods is None else "without"
+                yield f"has the key {key!r}, which goes {other} periods: leave it out"
         if self.periods is not None and not self.periods:
-            raise ValueError("has no periods: give where each of them ends")
-        ends: list[Any] = [self.end] if self.periods is None else self.periods
-        if len({isinstance(one, float) for one in (self.start, *ends)}) > 1:
-            raise ValueError("has dates and numbers: give all its times in one way")
-        for one, next_one in zip([self.start, *ends], ends, strict=False):
+            yield "has no periods: give where each of them ends"
+        if len({isinstance(one, float) for one in self.bounds()}) > 1:
+            yield "has dates and numbers: give all its times in one way"
+        for one, next_one in pairwise(self.bounds()):
             if not next_one > one:
-                raise ValueError(f"goes from {one} to {next_one}: times must rise")
+                yield f"goes from {one} to {next_one}: times must rise"
         if isinstance(self.start, float) and isinstance(self.step, str):
-            raise ValueError(f"has step = {self.step!r}, which needs dates: give a number")
+            yield f"has step = {self.step!r}, which needs dates: give a number"
         if self.num_steps() > MOST_STEPS:
-            raise ValueError(
-                f"has about {self.num_steps():.2g} steps, more than {MOST_STEPS}: make them longer"
-            )
-        return self
+            about = f"{self.num_steps():.2g}"
+            yield f"has about {about} steps, more than {MOST_STEPS}: make them longer"
 
-    def span(self) -> float:
-        """In days, or in the unit of its numbers."""
-        last = self.end if self.periods is None else self.periods[-1]
-        return days_between(self.start, last)
+    def bounds(self) -> list[Any]:
+        """The start, and where periods end; without any the end."""
+        return [self.start, *([self.end] if self.periods is None else self.periods)]
+
+    def durations(self) -> list[float]:
+        """Days since the start, or numbers, by then."""
+        return [days_between(self.start, one) for one in self.bounds()]
 
     def num_steps(self) -> float:
         step: Any = self.step
         if self.periods is not None:
             return float(len(self.periods) * self.steps)
-        return self.span() / (CALENDAR[step][2] if isinstance(step, str) else step)
+        return self.durations()[-1] / (CALENDAR[step][2] if isinstance(step, str) else step)
 
     def initial_state(self) -> Any:
         return SteadyState() if self.initial == STEADY else self.initial
@@ -135,11 +135,10 @@ class TimeTable(FileTable):
             return calendar_times(start, end, self.step)
         if self.periods is None:
             # The last step is shorter where the end is no whole number of steps away.
-            whole = np.arange(np.ceil(self.span() / self.step - ROUNDING)) * self.step
-            passed = np.append(whole, self.span())
+            (_, span), step = self.durations(), self.step
+            passed = np.append(np.arange(np.ceil(span / step - ROUNDING)) * step, span)
         else:
-            ends = [days_between(self.start, one) for one in (self.start, *self.periods)]
-            passed = period_times(ends, self.steps, growth=self.growth)
+            passed = period_times(self.durations(), self.steps, growth=self.growth)
         if isinstance(self.start, float):
             return self.start + passed
         return np.datetime64(self.start, "s") + np.round(passed * SECONDS).astype("timedelta64[s]")

@@ -1,12 +1,12 @@
 """The wells of a problem file: points and rates, from its own entries and from tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
-from pydantic import model_validator
 
 from riesz.case.data.oddities import place_numbers
 from riesz.case.data.rows import AXES, WELLS, DataRows, plain_rows, rows_at_places
@@ -17,7 +17,7 @@ from riesz.fem.terms.series import series
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.store.files import csv_content
-from riesz.io.tables.layers import TextTable, read_csv, read_table
+from riesz.io.tables.layers import read_csv, read_table
 
 RATE, TIME, NAME = "rate", "time", "name"
 """Keys of a well, and the columns that they name unless told otherwise."""
@@ -37,6 +37,12 @@ class WellTable(FileTable):
     an unknown that multiplies all of them.
     """
 
+    NEEDS = (
+        ("date", "file", "a table with that column"),
+        ("share", "date", "it multiplies rates in time, those of a file"),
+        ("layer", "file", "a map layer of points"),
+    )
+
     file: str | None = None
     layer: str | None = None
     crs: CRS = None
@@ -47,35 +53,21 @@ class WellTable(FileTable):
     name: str | None = None
     share: str | None = None
 
-    @model_validator(mode="after")
-    def check(self):
+    def faults(self) -> Iterator[str]:
         for key in (*AXES, RATE):
             value = getattr(self, key)
             if self.file is not None and isinstance(value, float):
-                raise ValueError(
+                yield (
                     f"has a file and {key} = {value:g}: with a file, {key} names one of its "
                     "columns; write the point as [[wells]] of its own"
                 )
             if self.file is None and value is None:
-                raise ValueError(f"lacks the key {key!r}: give a number, or name a table by 'file'")
+                yield f"lacks the key {key!r}: give a number, or name a table by 'file'"
             if self.file is None and key != RATE and isinstance(value, str):
-                raise ValueError(
-                    f"has {key} = {value!r}, which is no number: columns need the key 'file'"
-                )
-        if self.file is None and self.date is not None:
-            raise ValueError("has the key 'date', which needs 'file': a table with that column")
-        if self.share is not None and self.date is None:
-            raise ValueError(
-                "has the key 'share', an unknown that rates in time are multiplied by: it needs "
-                "'file' and 'date'"
-            )
-        if self.file is None and self.layer is not None:
-            raise ValueError("has the key 'layer', which needs 'file': a map layer of points")
-        if self.file is None and isinstance(self.rate, str) and not self.rate.isidentifier():
-            raise ValueError(
-                f"has rate = {self.rate!r}: give a finite number, or the name of an unknown"
-            )
-        return self
+                yield f"has {key} = {value!r}, which is no number: columns need the key 'file'"
+        unknown = self.unknown()
+        if unknown is not None and not unknown.isidentifier():
+            yield f"has rate = {unknown!r}: give a finite number, or the name of an unknown"
 
     def unknown(self) -> str | None:
         """The unknown that is the rate of a point, if it is one."""
@@ -88,44 +80,66 @@ class WellPoints:
 
     rows: DataRows  # values are rates, which hold from the times on; sites are names
     unknown: str | None = None  # the name of the rate, where it is not known
-    multiple: Float[np.ndarray, " step"] | None = None  # of an unknown rate, under a scenario
     share: str | None = None  # the unknown that rates in time are multiplied by
+    steps: Float[np.ndarray, "step well"] | None = None
+    """Under a scenario, the rates in each step; of an unknown rate, what multiplies it."""
+
+    @cached_property
+    def groups(self) -> list[Rows]:
+        """The rows of each well in the order of time; without times, each row is a well."""
+        times = self.rows.times
+        if times is None:
+            return list(np.arange(self.rows.num_rows)[:, None])
+        place = place_numbers(self.rows.points)
+        order = np.lexsort((times.numbers, place))
+        return np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
 
     @property
     def places(self) -> Float[np.ndarray, "well 2"]:
-        """Where the wells are, each once where its rows have times."""
-        points = self.rows.points
-        return points if self.rows.times is None else np.unique(points, axis=0)
+        return self.rows.points[[own[0] for own in self.groups]]
 
     @property
     def place_names(self) -> list[str]:
         """Of the places; empty where they have none."""
-        rows = self.rows
-        if rows.sites is None:
-            return [""] * self.count
-        if rows.times is None:
-            return rows.sites
-        first = np.unique(rows.points, axis=0, return_index=True)[1]
-        return [rows.sites[row] for row in first]
+        names = self.rows.sites
+        return ["" if names is None else names[own.min()] for own in self.groups]
 
     @property
     def count(self) -> int:
-        return len(self.places)
+        return len(self.groups)
 
     @property
     def rates(self) -> Float[np.ndarray, " well"]:
         """In time, the last ones."""
-        return np.array([rates[-1] for _, rates in self.histories()])
+        last = self.rows.values[[own[-1] for own in self.groups]]
+        return last if self.steps is None else self.steps[-1]
 
-    def histories(self) -> list[tuple[Rows, Float[np.ndarray, " row"]]]:
-        """The rows of each well in the order of time, and its rates."""
-        every, times = self.rows.values, self.rows.times
-        if times is None:
-            return [(np.array([row]), every[row : row + 1]) for row in range(len(every))]
-        place = place_numbers(self.rows.points)
-        order = np.lexsort((times.numbers, place))
-        groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
-        return [(rows, every[rows]) for rows in groups]
+    @property
+    def changes(self) -> bool:
+        """Whether rates may differ from step to step."""
+        return self.rows.times is not None or self.steps is not None
+
+    def step_rates(self, axis: TimeAxis) -> Float[np.ndarray, "step well"]:
+        """The mean rate of each well in each step, so that volumes are right wherever rates
+        change; of an unknown rate, what multiplies it."""
+        rows = self.rows
+        if self.steps is not None:
+            return self.steps
+        if rows.times is None:
+            rates = np.ones(self.count) if self.unknown else self.rates
+            return np.tile(rates, (axis.num_steps, 1))
+        result = []
+        for own in self.groups:
+            x, y = rows.points[own[0]]
+            what = f"the rate of the well at ({x:.10g}, {y:.10g})"
+            at = partial(self.line, own)
+            history = History(what, rows.values[own], rows.times.rows(own), at)
+            result.append(history.means(axis))
+        return np.stack(result, axis=1)
+
+    def line(self, own: Rows, row: int) -> str:
+        """Where a row of one well is, for messages."""
+        return self.rows.at(int(own[row]))
 
 
 def read_wells(
@@ -133,51 +147,35 @@ def read_wells(
 ) -> tuple[WellPoints, ...]:
     """The wells of a problem file, each entry's own; those of files from the folder of a run that
     `kept` them, where there is one."""
-    from_files = any(table.file is not None for table in tables)
-    own = None if kept is None or not from_files else read_csv(kept / WELLS)
-    entries = None if own is None else own.numbers(ENTRY)
-    result = []
-    for number, table in enumerate(tables):
-        if table.file is None:
-            result.append(well_of(path, number, table, crs))
-        elif own is None or entries is None:
-            result.append(wells_in(path.parent, table, crs))
-        else:
-            named = {"date": table.date and TIME, "name": table.name and NAME}
-            columns = dict.fromkeys((*AXES, RATE)) | named
-            result.append(
-                well_points(own.select(entries == number), table.model_copy(update=columns))
-            )
-    return tuple(result)
+    return tuple(entry_wells(path, number, table, crs, kept) for number, table in enumerate(tables))
 
 
-def well_of(path: Path, number: int, table: WellTable, crs: str | None) -> WellPoints:
-    """The one well of an entry that is a point."""
-    unknown = table.unknown()
-    rows = plain_rows(
-        path,
-        np.array([[table.x, table.y]], dtype=float),
-        np.array([0.0 if unknown else table.rate], dtype=float),
-        lines=np.array([number + 1]),
-        place="[[wells]] entry",
-        crs=table.crs,
-        sites=None if table.name is None else [table.name],
-    )
-    return WellPoints(rows.within(crs), unknown)
-
-
-def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoints:
-    """The wells of an entry that names a file."""
-    file = folder / str(table.file)
-    own = read_table(file, layer=table.layer, value=str(table.rate or RATE))
-    return well_points(own, table, table.crs, crs)
-
-
-def well_points(
-    own: TextTable, table: WellTable, named: str | None = None, crs: str | None = None
+def entry_wells(
+    path: Path, number: int, table: WellTable, crs: str | None = None, kept: Path | None = None
 ) -> WellPoints:
+    """The wells of an entry: one point, or the rows of a file."""
+    if table.file is None:
+        unknown = table.unknown()
+        rows = plain_rows(
+            path,
+            np.array([[table.x, table.y]], dtype=float),
+            np.array([0.0 if unknown else table.rate], dtype=float),
+            lines=np.array([number + 1]),
+            place="[[wells]] entry",
+            crs=table.crs,
+            sites=None if table.name is None else [table.name],
+        )
+        return WellPoints(rows.within(crs), unknown)
+    if kept is None:
+        file = path.parent / table.file
+        own = read_table(file, layer=table.layer, value=str(table.rate or RATE))
+    else:
+        every = read_csv(kept / WELLS)
+        own = every.select(every.numbers(ENTRY) == number)
+        named = {"date": table.date and TIME, "name": table.name and NAME}
+        table = table.model_copy(update=dict.fromkeys((*AXES, RATE, "crs")) | named)
     x, y, rate = (str(getattr(table, key) or key) for key in (*AXES, RATE))
-    rows = rows_at_places(own, (x, y), rate, crs=named, date=table.date, site=table.name)
+    rows = rows_at_places(own, (x, y), rate, crs=table.crs, date=table.date, site=table.name)
     return WellPoints(rows.within(crs), share=table.share)
 
 
@@ -192,53 +190,28 @@ def wells(
     path = Path(path)
     content = {"file": path.name, "x": x, "y": y, "rate": rate}
     content |= {} if layer is None else {"layer": layer}
-    return well_sources([wells_in(path.parent, parse_table(WellTable, content, path))])
+    return well_sources([entry_wells(path, 0, parse_table(WellTable, content, path))])
 
 
 def well_sources(wells: Sequence[WellPoints], axis: TimeAxis | None = None) -> WeakForm:
-    """What all wells put in: those of known rates together, those in time, and then each of an
+    """What all wells put in: those in time, those of known rates together, and then each of an
     unknown rate."""
-    known = [one for one in wells if one.unknown is None and one.rows.times is None]
     form = WeakForm()
+    constant = [one for one in wells if axis is None or not one.changes]
     for one in wells:
-        if one.rows.times is not None and axis is not None:
-            rates = series(axis.times[:-1], step_rates(one, axis), factor=one.share)
+        if axis is not None and one.changes:
+            factor = one.unknown or one.share
+            rates = series(axis.times[:-1], one.step_rates(axis), factor=factor)
             form = form + point_source(one.places, rates)
-    if known:
-        places = np.concatenate([one.rows.points for one in known])
+    if known := [one for one in constant if one.unknown is None]:
+        places = np.concatenate([one.places for one in known])
         form = form + point_source(places, np.concatenate([one.rates for one in known]))
-    for one in wells:
+    for one in constant:
         if one.unknown is not None:
-            form = form + unknown_source(one, axis)
+            (source,) = point_source(one.places, one.unknown).point_sources
+            multiple = 1.0 if one.steps is None else float(one.rates[0])
+            form = form + WeakForm(point_sources=(replace(source, sign=multiple * source.sign),))
     return form
-
-
-def unknown_source(well: WellPoints, axis: TimeAxis | None) -> WeakForm:
-    points, multiple = well.rows.points, well.multiple
-    form = point_source(points, well.unknown)
-    if multiple is None:
-        return form
-    if axis is None:
-        (source,) = form.point_sources
-        return WeakForm(point_sources=(replace(source, sign=float(multiple[0])),))
-    rates = series(axis.times[:-1], multiple[:, None], factor=well.unknown)
-    return point_source(points, rates)
-
-
-def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step well"]:
-    """The mean rate of each well in each step, so that volumes are right wherever rates change."""
-    every, times = wells.rows, wells.rows.times
-    assert times is not None
-    result = []
-    for rows, rates in wells.histories():
-        x, y = every.points[rows[0]]
-
-        def at(row: int, rows: Rows = rows) -> str:
-            return every.at(int(rows[row]))
-
-        what = f"the rate of the well at ({x:.10g}, {y:.10g})"
-        result.append(History(what, rates, times.rows(rows), at).means(axis))
-    return np.stack(result, axis=1)
 
 
 def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> bytes:
