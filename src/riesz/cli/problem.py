@@ -134,12 +134,13 @@ def check(
 
 def check_drawing(path: Path | None) -> None:
     """Raise, before any work, where a picture could not be written."""
+    from riesz.io.store.files import check_target
+
     if path is None:
         return
     if path.suffix.lower() != ".png":
         raise RieszError(f"--draw is {path}: give a file that ends in .png.")
-    if not path.absolute().parent.is_dir():
-        raise RieszError(f"{path} cannot be written: there is no folder {path.parent}.")
+    check_target(path)
 
 
 def prior_lines(case: "Case", seed: int, draw: Path | None) -> list[str]:

@@ -20,7 +20,7 @@ from riesz.case.report.residuals import residual_map
 from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN
 from riesz.case.run.folder import Run
 from riesz.errors import FileFormatError
-from riesz.io.store.files import write_bytes
+from riesz.io.store.files import check_target, write_bytes
 
 REPORT = "report.html"
 COLOUR_MAPS = {"mean": "viridis", "sd": "magma", "exceed": "cividis"}
@@ -56,10 +56,7 @@ def check_report_path(path: Path) -> None:
     """Raise, before any work, where the page could not be written."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise FileFormatError(f"{path}: a report is a web page: give a name that ends in .html.")
-    if path.is_dir():
-        raise FileFormatError(f"{path} is a folder: give the name of a file.")
-    if not path.absolute().parent.is_dir():
-        raise FileFormatError(f"{path} cannot be written: there is no folder {path.parent}.")
+    check_target(path)
 
 
 def page(content: Content) -> str:

@@ -15,7 +15,7 @@ from riesz.case.options import NextOptions, PredictOptions
 from riesz.case.run.design import design_at, usual_covariates
 from riesz.case.run.folder import NEXT, Run, load_answers
 from riesz.case.run.measurand import GAINS, LOG, Measurand, measurand_of
-from riesz.case.run.outputs import PLOT
+from riesz.case.run.outputs import PLOT, map_points
 from riesz.case.run.predict import places_at, scene_of, with_rows
 from riesz.case.run.request import (
     CSV,
@@ -30,8 +30,7 @@ from riesz.case.run.request import (
     request_of,
 )
 from riesz.errors import FileFormatError, RieszError, nearest
-from riesz.geometry.crs import project
-from riesz.io.maps.raster import Band, style_of, write_raster, write_style
+from riesz.io.maps.raster import Band, write_raster_and_style
 from riesz.io.store.files import csv_content, write_bytes
 from riesz.io.store.results import results, write_results
 from riesz.mesh.grids import Grid
@@ -228,12 +227,6 @@ def candidate_rows(asked: Ranking) -> list[dict[str, Any]]:
     return rows
 
 
-def map_points(run: Run, points: Float[np.ndarray, "place 2"]) -> Float[np.ndarray, "place 2"]:
-    """In the coordinates of the columns that they are named by."""
-    own = run.observations.crs
-    return points if own is None or run.crs is None else project(points, run.crs, own)
-
-
 def write_candidates(asked: Ranking, path: Path) -> list[Path]:
     """Write a file; returns it, and what goes with it."""
     result, scene = asked.found, asked.scene
@@ -254,9 +247,9 @@ def write_candidates(asked: Ranking, path: Path) -> list[Path]:
         Band("next_share", asked.at.fill(result.share), f"share taken {about}", "1"),
         Band("next_reduction", asked.at.fill(result.reduction), f"what is taken {about}", None),
     ]
-    write_raster(path, asked.at, bands, crs=asked.run.crs, tags={"quantity": result.quantity})
-    write_style(style_of(path), "viridis", 0.0, float(result.share.max()) or 1.0)
-    return [path, style_of(path)]
+    colours = "viridis", 0.0, float(result.share.max()) or 1.0
+    tags = {"quantity": result.quantity}
+    return write_raster_and_style(path, asked.at, bands, asked.run.crs, tags, colours)
 
 
 def in_short(asked: Ranking, files: list[Path]) -> dict[str, Any]:

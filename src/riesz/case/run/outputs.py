@@ -1,7 +1,5 @@
 """Predictions as files: tables, rasters, maps and hydrographs, by the ending of the file's name."""
 
-import csv
-import io
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -10,13 +8,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from riesz.case.run.folder import Run
 from riesz.case.run.measurand import Measurand, measurements_layer, measurements_of
 from riesz.case.run.request import GPKG, NC, PNG, TIF, VTU, PredictionRequest, Scene, format_times
 from riesz.geometry.crs import project
 from riesz.io.maps import raster
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
 from riesz.io.meshes.files import write_mesh
-from riesz.io.store.files import write_bytes
+from riesz.io.store.files import csv_content, write_bytes
 from riesz.mesh.grids import Grid, arrow_grid
 from riesz.mesh.location import locate
 from riesz.prediction.draws import PosteriorDraws
@@ -39,9 +38,7 @@ def write_bands(scene: Scene, measured: Measurand, bands: Sequence[raster.Band])
     tags = {"quantity": request.quantity, "statistic": request.stat}
     match request.suffix:
         case suffix if suffix == TIF and isinstance(at, Grid):
-            raster.write_raster(path, at, bands, crs=crs, tags=tags)
-            raster.write_style(raster.style_of(path), *raster.colour_range(bands))
-            return [path, raster.style_of(path)]
+            return raster.write_raster_and_style(path, at, bands, crs, tags)
         case suffix if suffix == NC and isinstance(at, Grid):
             raster.write_netcdf(path, at, bands, crs=crs, attributes=tags, times=scene.times)
         case suffix if suffix == GPKG and isinstance(at, Grid):
@@ -68,6 +65,12 @@ def flow_layer(request: PredictionRequest, draws: PosteriorDraws) -> dict[str, A
     return {"flow": arrows(points, draws.flux_at(locate(draws.mesh, points)))}
 
 
+def map_points(run: Run, points: Float[np.ndarray, "place 2"]) -> Float[np.ndarray, "place 2"]:
+    """In the coordinates of the columns that they are named by."""
+    own = run.observations.crs
+    return points if own is None or run.crs is None else project(points, run.crs, own)
+
+
 def write_predictions_csv(scene: Scene, bands: Sequence[raster.Band]) -> None:
     """A CSV file: sites, coordinates and dates, then the values, with all their digits.
 
@@ -75,9 +78,7 @@ def write_predictions_csv(scene: Scene, bands: Sequence[raster.Band]) -> None:
     rows; there are no values where a row lies outside the domain.
     """
     run, rows = scene.request.run, scene.request.rows
-    names, at, points = run.observations, scene.at, scene.points
-    if names.crs is not None and run.crs is not None:
-        points = project(points, run.crs, names.crs)  # as the columns of these names are
+    names, at, points = run.observations, scene.at, map_points(run, scene.points)
     columns: dict[str, list[Float[np.ndarray, " place"]]] = {}
     for band in bands:
         inside = band.values[at.inside] if isinstance(at, Grid) else band.values
@@ -96,14 +97,13 @@ def write_predictions_csv(scene: Scene, bands: Sequence[raster.Band]) -> None:
         kept = [i for i, name in enumerate(table.header) if name not in added]
         header = [table.header[i] for i in kept]
         cells = [[row[i] if i < len(row) else "" for i in kept] for row in table.rows]
-    result = zip(*values.values(), strict=True)
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow([*header, *added])
-    for own, is_inside in zip(cells, inside, strict=True):
-        for date in when:
-            writer.writerow([*own, *date, *(next(result) if is_inside else [""] * len(values))])
-    write_bytes(scene.request.out, text.getvalue().encode())
+    result, nothing = zip(*values.values(), strict=True), [""] * len(values)
+    lines = (
+        [*own, *date, *(next(result) if is_inside else nothing)]
+        for own, is_inside in zip(cells, inside, strict=True)
+        for date in when
+    )
+    write_bytes(scene.request.out, csv_content([*header, *added], lines, "\r\n"))
 
 
 def write_hydrographs(scene: Scene, measured: Measurand, bands: Sequence[raster.Band]) -> None:

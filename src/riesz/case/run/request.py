@@ -1,7 +1,6 @@
 """What a prediction is asked for, what can be said against it before any work, and its places."""
 
 import math
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.geometry.lines import as_points
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
+from riesz.io.store.files import check_target
 from riesz.io.tables.dates import format_dates
 from riesz.io.tables.layers import TextTable
 from riesz.mesh.grids import Grid
@@ -167,13 +167,7 @@ def check_request_places(request: PredictionRequest) -> None:
 
 def check_output_path(request: PredictionRequest) -> None:
     path = request.out
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise FileFormatError(f"{path} cannot be written: there is no folder {path.parent}.")
-    if path.is_dir():
-        raise FileFormatError(f"{path} is a folder: give the name of a file.")
-    if not os.access(folder, os.W_OK):
-        raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
+    check_target(path)
     stored = (*REQUIRED_FILES, DRAWS, WELLS, RIVERS, MEASUREMENTS, SERIES)
     inputs = [request.run.folder / name for name in stored]
     inputs += [request.points] if isinstance(request.points, Path) else []

@@ -25,7 +25,7 @@ from riesz.geometry.crs import is_crs_text
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, simplify_outline
 from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_outline_file
-from riesz.io.store.files import write_bytes
+from riesz.io.store.files import check_target, write_bytes
 from riesz.io.tables.layers import TextTable, read_table
 from riesz.notes import Note
 
@@ -178,8 +178,7 @@ def write_first_problem(table: Path | str, options: InitOptions) -> tuple[str, .
     out = Path(options.out)
     if out.exists():
         raise RieszError(f"{out} is there already: choose another --out, or remove it.")
-    if not out.absolute().parent.is_dir():
-        raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
+    check_target(out)
     made = starter(Path(table), out.absolute().parent, options)
     write_bytes(out, made.text.encode())
     return tuple(map(str, made.guesses))

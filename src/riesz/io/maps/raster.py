@@ -143,6 +143,20 @@ def write_style(path: Path, colours: str, low: float, high: float) -> None:
     write_bytes(path, DOCTYPE + tostring(root))
 
 
+def write_raster_and_style(
+    path: Path,
+    grid: Grid,
+    bands: Sequence[Band],
+    crs: str | None,
+    tags: Mapping[str, str],
+    colours: tuple[str, float, float] | None = None,
+) -> list[Path]:
+    """Write a raster and, beside it, the colours that suit the first band; returns both names."""
+    write_raster(path, grid, bands, crs=crs, tags=tags)
+    write_style(style_of(path), *(colours or colour_range(bands)))
+    return [path, style_of(path)]
+
+
 def netcdf_modules() -> tuple[Any, Any]:
     return gis_module("xarray", ".nc files"), gis_module("pyproj", ".nc files")
 
@@ -220,16 +234,9 @@ def crs_object(crs: str) -> Any:
 
 def axis_attributes(name: str, crs: Any) -> dict[str, str]:
     """What CF asks of an axis; without a coordinate system only its direction is known."""
-    result = {"axis": name.upper(), "long_name": f"{name} of the cell centre"}
-    if crs is None:
-        return result
-    if crs.is_geographic:
-        standard, units = {"x": ("longitude", "degrees_east"), "y": ("latitude", "degrees_north")}[
-            name
-        ]
-        return result | {"standard_name": standard, "units": units}
-    units = crs.axis_info[0].unit_name if crs.axis_info else "metre"
-    return result | {"standard_name": f"projection_{name}_coordinate", "units": units}
+    own = {} if crs is None else {one["axis"]: one for one in crs.cs_to_cf()}
+    about = {"axis": name.upper(), "long_name": f"{name} of the cell centre"}
+    return own.get(name.upper(), {}) | about
 
 
 def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:

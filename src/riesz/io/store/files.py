@@ -52,6 +52,17 @@ def write_bytes(path: Path | str, content: bytes) -> None:
         file.write(content)
 
 
+def check_target(path: Path) -> None:
+    """Raise, before any work, where a file could not be written."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise FileFormatError(f"{path} cannot be written: there is no folder {path.parent}.")
+    if path.is_dir():
+        raise FileFormatError(f"{path} is a folder: give the name of a file.")
+    if not os.access(folder, os.W_OK):
+        raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
+
+
 def csv_content(header: Iterable[Any], rows: Iterable[Iterable[Any]], end: str = "\n") -> bytes:
     """A table of text, whose first line names its columns."""
     text = io.StringIO(newline="")

@@ -1,0 +1,12 @@
+from .comparison import comparison_figure as comparison_figure
+from .fields import draw_field as draw_field
+from .fields import draw_mesh as draw_mesh
+from .fields import draw_places as draw_places
+from .fields import draw_slice as draw_slice
+from .fields import draw_vectors as draw_vectors
+from .figure import new_figure as new_figure
+from .figure import save_figure as save_figure
+from .posterior import draw_hydrograph as draw_hydrograph
+from .posterior import draw_mean_and_sd as draw_mean_and_sd
+from .posterior import pairs_figure as pairs_figure
+from .posterior import ranks_figure as ranks_figure
