@@ -52,7 +52,8 @@ def prepare_data(
         table, more = in_window(table, names.date, names.from_, names.to)
         remarks += more
     table, points, more = locate_rows(folder, table, names)
-    values, censored = values_and_limits(table, names.value)
+    values = table.numbers(names.value, limits=True)
+    censored = np.array([(cell or "").startswith(BELOW) for cell in table.cells(names.value)])
     if censored.any():
         more = [*more, Note("below_limit", count=censored.sum(), total=len(values))]
     readings = DataRows(
@@ -164,21 +165,12 @@ def odd_numbers(read: DataRows, names: ObservationsTable) -> list[Note]:
 def words_for_numbers(table: TextTable, name: str) -> list[Note]:
     """Cells of a column of numbers that hold something else, such as `dry` or `4.2 m`."""
     cells = [cell or "" for cell in table.cells(name)]
-    wrong = [not is_none(cell) and np.isnan(number_or_limit(cell)) for cell in cells]
-    rows = np.flatnonzero(wrong).tolist()
+    filled = [not is_none(cell) for cell in cells]
+    rows = np.flatnonzero(filled & np.isnan(table.floats(name, limits=True))).tolist()
     if not rows:
         return []
     which = format_rows(rows, table.lines, [repr(cell) for cell in cells])
     return [Note("no_number", file=table.path.name, column=name, which=which)]
-
-
-def values_and_limits(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " row"]]:
-    """Values, and which of them are limits that the true ones are below."""
-    cells = table.cells(name)
-    below = np.array([bool(cell) and str(cell).startswith(BELOW) for cell in cells])
-    numbers = np.array([number_or_limit(cell) for cell in cells])
-    table.check_finite(name, cells, numbers)
-    return numbers, below
 
 
 def positive_numbers(table: TextTable, name: str | None, needs: str) -> Numbers | None:

@@ -21,7 +21,7 @@ from riesz.geometry.crs import project, same_crs, short_crs, unit_clash
 from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import TextTable, read_csv
-from riesz.io.tables.numbers import is_none, number_in
+from riesz.io.tables.numbers import is_none
 from riesz.mesh.location import locate
 from riesz.mesh.mesh import Mesh
 from riesz.notes import Note
@@ -216,18 +216,14 @@ def read_data_rows(path: Path, names: ObservationsTable) -> DataRows:
 def covariate_in(table: TextTable, name: str) -> Covariate:
     """Numbers where all cells are, words where none is; raises where they are mixed or missing."""
     cells = table.cells(name)
-    numbers = np.array([number_in(cell) for cell in cells])
-    words = np.isnan(numbers).all()
+    words = np.isnan(table.floats(name)).all()
     missing = [row for row, cell in enumerate(cells) if (not cell if words else is_none(cell))]
     if missing:
         raise FileFormatError(
             f"{table.at(missing[0])}: the covariate {name} is missing ({len(missing)} of "
             f"{len(cells)} rows are like that): filter them out by where, or fill them."
         )
-    if words:
-        return [str(cell) for cell in cells]
-    table.check_finite(name, cells, numbers)
-    return numbers
+    return [str(cell) for cell in cells] if words else table.numbers(name)
 
 
 def aggregate(

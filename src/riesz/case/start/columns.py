@@ -11,8 +11,8 @@ from jaxtyping import Float
 from riesz.case.data.read import AS_FLOAT
 from riesz.errors import FileFormatError
 from riesz.geometry.crs import could_be_degrees
-from riesz.io.tables.layers import TextTable, column_index
-from riesz.io.tables.numbers import is_none, number_in, number_or_limit
+from riesz.io.tables.layers import TextTable
+from riesz.io.tables.numbers import is_none, number_or_limit
 from riesz.notes import Note
 
 Box = Float[np.ndarray, "corner 2"]
@@ -132,7 +132,6 @@ def guess_columns(
     """
     for name, of in ((x, places), (y, places), (value, table)):
         if name is not None:
-            column_index(of.path, name, of.header)
             check_numeric(of, name)
     why = []
     if x is None or y is None:
@@ -154,10 +153,10 @@ def guess_columns(
 
 def check_numeric(table: TextTable, name: str) -> None:
     """Raise where a column that was named has no number at all."""
-    cells = [cell or "" for cell in table.cells(name)]
-    if not np.isfinite([number_or_limit(cell) for cell in cells]).any():
+    if not np.isfinite(table.floats(name, limits=True)).any():
+        first = (table.cells(name)[0] or "")[:MOST_SHOWN]
         raise FileFormatError(
-            f"{table.path}: the column {name} has no numbers, first {cells[0][:MOST_SHOWN]!r}: "
+            f"{table.path}: the column {name} has no numbers, first {first!r}: "
             f"name another one of {', '.join(table.header)}."
         )
 
@@ -234,15 +233,19 @@ def partners(name: str, swaps: Mapping[str, str]) -> set[str]:
 
 def share_within(table: TextTable, pair: tuple[str, str], boxes: Sequence[Box]) -> float:
     """Of rows with places in one of the boxes, whichever holds most."""
-    places = np.array([[number_in(cell) for cell in table.cells(name)] for name in pair]).T
+    places = places_in(table, pair)
     return max(float(np.mean(((places >= b[0]) & (places <= b[1])).all(axis=1))) for b in boxes)
+
+
+def places_in(table: TextTable, pair: tuple[str, str]) -> Float[np.ndarray, "row 2"]:
+    """Places, NaN where there are none."""
+    return np.column_stack([table.floats(name) for name in pair])
 
 
 def is_numeric(table: TextTable, name: str) -> bool:
     if not name or table.header.count(name) > 1:
         return False
-    numbers = [number_or_limit(cell) for cell in table.cells(name)]
-    return float(np.mean(np.isfinite(numbers))) > MOSTLY
+    return float(np.mean(np.isfinite(table.floats(name, limits=True)))) > MOSTLY
 
 
 def is_constant(table: TextTable, name: str) -> bool:
@@ -252,8 +255,7 @@ def is_constant(table: TextTable, name: str) -> bool:
 
 def counts_rows(table: TextTable, name: str) -> bool:
     """Whether each number of a column is one more than that before."""
-    numbers = np.array([number_in(cell) for cell in table.cells(name)])
-    return len(numbers) > 1 and bool((np.diff(numbers) == 1).all())
+    return table.num_rows > 1 and bool((np.diff(table.floats(name)) == 1).all())
 
 
 def columns_of_place(table: TextTable, axes: tuple[str, str]) -> list[str]:
@@ -262,7 +264,7 @@ def columns_of_place(table: TextTable, axes: tuple[str, str]) -> list[str]:
     There are none where no place has several rows. Words may tell wells of one place apart;
     numbers, which may be depths or levels, must have one place each and one for each place.
     """
-    numbers = np.array([[number_in(cell) for cell in table.cells(axis)] for axis in axes]).T
+    numbers = places_in(table, axes)
     table = table.select(np.asarray(np.isfinite(numbers).all(axis=1)))
     places = [tuple(place) for place in numbers.tolist() if np.isfinite(place).all()]
     count = len(set(places))

@@ -24,8 +24,7 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OutlineFile
-from riesz.io.tables.layers import TextTable, column_index, read_table
-from riesz.io.tables.numbers import number_or_limit
+from riesz.io.tables.layers import TextTable, read_table
 from riesz.notes import Note
 
 Numbers = Float[np.ndarray, " row"]
@@ -203,7 +202,7 @@ def number_ranges(table: TextTable, names: Sequence[str]) -> tuple[Ranges, int, 
     and what was taken for no number."""
     ranges, good, notes = {}, np.ones(table.num_rows, bool), []
     for name in names:
-        numbers = np.array([number_or_limit(cell) for cell in table.cells(name)])
+        numbers = table.floats(name, limits=True)
         odd = stand_ins(numbers)
         if odd.any():
             kinds = " or ".join(f"{one:g}" for one in np.unique(numbers[odd]))
@@ -275,7 +274,7 @@ def check_covariate_names(table: TextTable, names: columns.Guess, asked: InitOpt
     for name in asked.covariates:
         if asked.covariates.count(name) > 1:
             raise RieszError(f"--covariates names {name} twice: name it once.")
-        column_index(table.path, name, table.header)
+        table.column_index(name)
         if name in (names.x, names.y, names.value):
             raise RieszError(f"--covariates names {name}, which is a coordinate or the value.")
 

@@ -1,4 +1,4 @@
-"""From the bytes of a table to its header and rows, as offices write them.
+"""Tables of text cells, and how their bytes become header and rows, as offices write them.
 
 Encoding, separator, lines above the header and decimal marks are found, not asked for, and found
 alike each time that a file is read; what was found is told in words.
@@ -9,13 +9,19 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from statistics import median
 
-from riesz.errors import FileFormatError
-from riesz.io.tables.numbers import Mark, marks_of, plain_columns
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from riesz.errors import FileFormatError, nearest
+from riesz.io.tables.dates import DAYS, Times, times_in
+from riesz.io.tables.numbers import Mark, marks_of, number_in, number_or_limit, plain_columns
+
+Numbers = Float[np.ndarray, " row"]
 
 Row = tuple[int, list[str]]
 """A line's number and its cells."""
@@ -40,23 +46,100 @@ MOST_SHOWN = 40
 """Letters of a first line that an error tells."""
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """Rows below a header, with numbers in Python's spelling, and how they were written."""
+@dataclass(frozen=True, eq=False)
+class TextTable:
+    """Named columns of cells, and the line of the file that each row came from.
 
+    `table.numbers("head")` is a column of numbers, and an error where a cell holds none;
+    `table.cells("site")` are its cells as they are written.
+    """
+
+    path: Path
     header: tuple[str, ...]
-    rows: list[Row]
-    told: tuple[str, ...]
+    rows: list[list[str]]  # no blanks around cells, numbers as Python's; the last may be missing
+    lines: Int[np.ndarray, " row"]
+    place: str = "line"  # what `lines` counts
+    crs: str | None = None  # of map layers
+    told: tuple[str, ...] = ()  # how the file is written, in words, where that is not plain CSV
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.rows)
+
+    def column_index(self, name: str) -> int:
+        """Where a column is; raises where there is none, or several."""
+        if self.header.count(name) == 1:
+            return self.header.index(name)
+        if name in self.header:
+            raise FileFormatError(
+                f"{self.path} has {self.header.count(name)} columns {name!r}: rename one."
+            )
+        known = ", ".join(self.header) or "none"
+        raise FileFormatError(
+            f"{self.path} has no column {name!r}: {nearest(name, self.header)}It has {known}."
+        )
+
+    def cells(self, name: str) -> list[str | None]:
+        """A column; None where a row ends before it."""
+        index = self.column_index(name)
+        return [row[index] if index < len(row) else None for row in self.rows]
+
+    def select(self, which: Bool[np.ndarray, " row"]) -> "TextTable":
+        """Some of the rows."""
+        rows = [row for row, keep in zip(self.rows, which.tolist(), strict=True) if keep]
+        return replace(self, rows=rows, lines=self.lines[which])
+
+    def at(self, row: int) -> str:
+        """Where a row is, for messages."""
+        return f"{self.path}, {self.place} {self.lines[row]}"
+
+    def words(self, name: str) -> list[str]:
+        """A column that every row has."""
+        result = self.cells(name)
+        if None in result:
+            raise FileFormatError(f"{self.at(result.index(None))}: the row ends before {name}.")
+        return [cell for cell in result if cell is not None]
+
+    def floats(self, name: str, *, limits: bool = False) -> Numbers:
+        """A column of numbers, NaN where a cell holds none; with `limits`, those as well that
+        values are only known to lie below."""
+        read = number_or_limit if limits else number_in
+        return np.array([read(cell) for cell in self.cells(name)])
+
+    def numbers(self, name: str, *, limits: bool = False, may_be_missing: bool = False) -> Numbers:
+        """A column of finite numbers, NaN where they may be missing and a cell is empty."""
+        cells, numbers = self.cells(name), self.floats(name, limits=limits)
+        empty = np.array([cell == "" for cell in cells]) & may_be_missing
+        (bad,) = np.nonzero(~np.isfinite(numbers) & ~empty)
+        if bad.size:
+            result = "nothing" if cells[bad[0]] is None else repr(cells[bad[0]])
+            raise FileFormatError(
+                f"{self.at(int(bad[0]))}: {name} is {result}, not a finite number ({bad.size} of "
+                f"{len(cells)} rows are like that): fill or remove them."
+            )
+        return numbers
+
+    def times(
+        self,
+        name: str,
+        *,
+        numbers: str = DAYS,
+        order: str = "",
+        origin: np.datetime64 | None = None,
+    ) -> Times:
+        """A column of times, all written alike: dates, or numbers of `DAYS` or `YEARS`."""
+        cells = self.cells(name)
+        return times_in(cells, name, self.at, numbers=numbers, order=order, origin=origin)
 
 
-def sheet_in(path: Path, content: bytes) -> Sheet:
+def table_in_text(path: Path, content: bytes) -> TextTable:
     """What a text file holds."""
     text, encoding = decode_text_file(path, content)
     separator = separator_of(text)
     remarks = [] if encoding is None else [f"text in {encoding}"]
     remarks += [] if separator == "," else [f"columns by {SEPARATORS[separator]}"]
     rows = list(split_rows(path, text, separator))
-    return sheet_of(path, rows, remarks, by_commas=separator == ",")
+    return table_of_rows(path, rows, remarks, by_commas=separator == ",")
 
 
 NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x19\x1b]")
@@ -126,7 +209,14 @@ def split_rows(path: Path, text: str, separator: str) -> Iterator[Row]:
         raise FileFormatError(f"{path}, line {reader.line_num}: {error}.") from None
 
 
-def sheet_of(path: Path, every: Sequence[Row], remarks: list[str], *, by_commas: bool) -> Sheet:
+def table_of_rows(
+    path: Path,
+    every: Sequence[Row],
+    remarks: list[str],
+    *,
+    by_commas: bool = False,
+    place: str = "line",
+) -> TextTable:
     """Header and rows among the lines of a table."""
     rows = [(line, row) for line, row in every if any(row)]
     if not rows:
@@ -147,8 +237,8 @@ def sheet_of(path: Path, every: Sequence[Row], remarks: list[str], *, by_commas:
         remarks = [*remarks, f"header on line {rows[first][0]}"]
     plain, mark = rows_with_plain_numbers([row for _, row in data_rows], by_commas=by_commas)
     remarks = [*remarks, "decimal commas"] if mark == "," else remarks
-    cells = [(line, row) for (line, _), row in zip(data_rows, plain, strict=True)]
-    return Sheet(header, cells, tuple(remarks))
+    lines = np.array([line for line, _ in data_rows])
+    return TextTable(path, header, plain, lines, place, told=tuple(remarks))
 
 
 def rows_with_plain_numbers(

@@ -8,21 +8,17 @@ import gzip
 import io
 import zipfile
 import zlib
-from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.geometry.crs import crs_of
 from riesz.geometry.lines import geojson_in
 from riesz.io.store.files import read_bytes
-from riesz.io.tables.dates import DAYS, Times, times_in
-from riesz.io.tables.dialect import Row, Sheet, sheet_in, sheet_of
-from riesz.io.tables.numbers import number_in
+from riesz.io.tables.dialect import Row, TextTable, table_in_text, table_of_rows
 
 MOST_BYTES = 2**30
 """Of a table, unpacked: a small file may unpack to more than any memory holds."""
@@ -39,88 +35,6 @@ HDF5 = b"\x89HDF"
 PLAINER = "save the data in a plainer format"
 
 
-@dataclass(frozen=True, eq=False)
-class TextTable:
-    """Named columns of cells, and the line of the file that each row came from.
-
-    `table.numbers("head")` is a column of numbers, and an error where a cell holds none;
-    `table.cells("site")` are its cells as they are written.
-    """
-
-    path: Path
-    header: tuple[str, ...]
-    rows: list[list[str]]  # no blanks around cells, numbers as Python's; the last may be missing
-    lines: Int[np.ndarray, " row"]
-    place: str = "line"  # what `lines` counts
-    crs: str | None = None  # of map layers
-    told: tuple[str, ...] = ()  # how the file is written, in words, where that is not plain CSV
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.rows)
-
-    def cells(self, name: str) -> list[str | None]:
-        """A column; None where a row ends before it."""
-        index = column_index(self.path, name, self.header)
-        return [row[index] if index < len(row) else None for row in self.rows]
-
-    def select(self, which: Bool[np.ndarray, " row"]) -> "TextTable":
-        """Some of the rows."""
-        rows = [row for row, keep in zip(self.rows, which.tolist(), strict=True) if keep]
-        return replace(self, rows=rows, lines=self.lines[which])
-
-    def at(self, row: int) -> str:
-        """Where a row is, for messages."""
-        return f"{self.path}, {self.place} {self.lines[row]}"
-
-    def words(self, name: str) -> list[str]:
-        """A column that every row has."""
-        result = self.cells(name)
-        if None in result:
-            raise FileFormatError(f"{self.at(result.index(None))}: the row ends before {name}.")
-        return [cell for cell in result if cell is not None]
-
-    def numbers(self, name: str, *, may_be_missing: bool = False) -> Float[np.ndarray, " row"]:
-        """A column of finite numbers, NaN where they may be missing and a cell is empty."""
-        cells = self.cells(name)
-        numbers = np.array([number_in(cell) for cell in cells])
-        empty = np.array([cell == "" for cell in cells]) & may_be_missing
-        self.check_finite(name, cells, np.where(empty, 0.0, numbers))
-        return numbers
-
-    def times(
-        self,
-        name: str,
-        *,
-        numbers: str = DAYS,
-        order: str = "",
-        origin: np.datetime64 | None = None,
-    ) -> Times:
-        """A column of times, all written alike: dates, or numbers of `DAYS` or `YEARS`."""
-        cells = self.cells(name)
-        return times_in(cells, name, self.at, numbers=numbers, order=order, origin=origin)
-
-    def check_finite(
-        self, name: str, cells: list[str | None], numbers: Float[np.ndarray, " row"]
-    ) -> None:
-        (bad,) = np.nonzero(~np.isfinite(numbers))
-        if bad.size:
-            result = "nothing" if cells[bad[0]] is None else repr(cells[bad[0]])
-            raise FileFormatError(
-                f"{self.at(int(bad[0]))}: {name} is {result}, not a finite number ({bad.size} of "
-                f"{len(cells)} rows are like that): fill or remove them."
-            )
-
-
-def column_index(path: Path, name: str, header: tuple[str, ...]) -> int:
-    if header.count(name) == 1:
-        return header.index(name)
-    if name in header:
-        raise FileFormatError(f"{path} has {header.count(name)} columns {name!r}: rename one.")
-    known = ", ".join(header) or "none"
-    raise FileFormatError(f"{path} has no column {name!r}: {nearest(name, header)}It has {known}.")
-
-
 def read_csv(path: Path | str) -> TextTable:
     """A CSV file whose header names the columns; blank lines and remarks are skipped.
 
@@ -131,13 +45,7 @@ def read_csv(path: Path | str) -> TextTable:
 
 def csv_table(path: Path, content: bytes) -> TextTable:
     """The same from the bytes of a file."""
-    return table_of_sheet(path, sheet_in(path, unpack(path, content)))
-
-
-def table_of_sheet(path: Path, sheet: Sheet, place: str = "line") -> TextTable:
-    rows = [row for _, row in sheet.rows]
-    lines = np.array([line for line, _ in sheet.rows])
-    return TextTable(path, sheet.header, rows, lines, place, told=sheet.told)
+    return table_in_text(path, unpack(path, content))
 
 
 def unpack(path: Path, content: bytes) -> bytes:
@@ -176,7 +84,7 @@ def sheet_table(path: Path, name: str | None) -> TextTable:
         for number, row in enumerate(book[chosen].iter_rows(values_only=True), start=1)
     ]
     remarks = [f"sheet {chosen!r} of {', '.join(names)}"] if len(names) > 1 else []
-    return table_of_sheet(path, sheet_of(path, rows, remarks, by_commas=False), "row")
+    return table_of_rows(path, rows, remarks, place="row")
 
 
 def cell_text(value: Any) -> str:
