@@ -42,26 +42,18 @@ class Systems:
     notes: tuple[Note, ...] = ()
 
     def of_outline(self, file: OutlineFile) -> OutlineFile:
-        if self.outline is None or self.problem is None or crs.same_crs(self.outline, self.problem):
+        if not self.moves(self.outline):
             return file
         moved = read_outline_file(file.path, file.layer, own=self.outline, into=self.problem)
         return replace(file, outline=moved.outline)
 
+    def moves(self, own: str | None) -> bool:
+        """Whether places in this crs are projected."""
+        return None not in (own, self.problem) and not crs.same_crs(str(own), str(self.problem))
+
     @property
     def in_degrees(self) -> bool:
         return self.problem is not None and crs.is_geographic(self.problem)
-
-    @property
-    def moves_table(self) -> bool:
-        return None not in (self.table, self.problem) and not crs.same_crs(
-            str(self.table), str(self.problem)
-        )
-
-    @property
-    def moves_outline(self) -> bool:
-        return None not in (self.outline, self.problem) and not crs.same_crs(
-            str(self.outline), str(self.problem)
-        )
 
 
 def systems_of(

@@ -121,7 +121,7 @@ def read_measured_rows(
     known |= {
         "aggregate": repeated and not asked.in_time,
         "one": "site" if site else "place",
-        "crs": systems.table if systems.moves_table else None,
+        "crs": systems.table if systems.moves(systems.table) else None,
         "any_outside": not inside.all(),
         "unit": columns.unit_of(names.value),
         "log": asked.log,

@@ -286,7 +286,7 @@ def crs_values(file: OutlineFile | None, systems: Systems, *, told: bool) -> dic
     why = "of all coordinates here"
     if systems.in_degrees:
         why = "longitude and latitude"
-    elif systems.moves_table or systems.moves_outline:
+    elif systems.moves(systems.table) or systems.moves(systems.outline):
         why = "all coordinates are projected into these"
     if file is not None and file.crs == crs and not told:
         why = f"as {file.path.name} says"
@@ -310,6 +310,6 @@ def domain_values(
         simple = None
     return {
         "outline": relative(file.path, folder),
-        "outline_crs": systems.outline if systems.moves_outline else None,
+        "outline_crs": systems.outline if systems.moves(systems.outline) else None,
         "simplify": simple,
     }
