@@ -49,6 +49,7 @@ class Steady(eqx.Module):
     begins_steady: bool = eqx.field(static=True, default=True)
     num_times: int = eqx.field(static=True, default=1)
     num_shared: int = eqx.field(static=True, default=1)
+    num_stages: int = eqx.field(static=True, default=1)
 
     @property
     def num_recorded(self) -> int:
@@ -59,6 +60,12 @@ class Steady(eqx.Module):
 
     def ends(self, z: PyTree) -> list[PyTree]:
         return [z]
+
+    def read(self, state: Float[Array, " dof"]) -> Float[Array, " dof"]:
+        """What is recorded of a state: all of it."""
+        return state
+
+    read_transposed = read
 
     def transient(self, step: BoundaryValueProblem) -> None:
         return None
@@ -106,6 +113,13 @@ class ObservationInTime(eqx.Module):
         """What is recorded of a state, by sensors that are known to be linear in it."""
         assert self.sensors.operator is not None
         return self.sensors.operator
+
+    def read(self, state: Float[Array, " dof"]) -> Float[Array, " place"]:
+        """What is recorded of a state."""
+        return self.operator @ state
+
+    def read_transposed(self, row: Float[Array, " place"]) -> Float[Array, " dof"]:
+        return self.operator.transpose_product(row)
 
     @property
     def num_times(self) -> int:

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from tests.source_strengths import discrepancy, source_problem
 
-from riesz.density.relaxed.discrepancy import gram_factor, linearise, log_densities, relax_solver
+from riesz.density.relaxed.discrepancy import gram_factor, log_densities, relax_solver
 from riesz.density.relaxed.relaxed import (
     Learned,
     Relaxed,
@@ -18,7 +18,7 @@ from riesz.density.relaxed.relaxed import (
     median_unit,
     relaxed_density,
 )
-from riesz.density.relaxed.states import RelaxedStates, error_grams
+from riesz.density.relaxed.states import RelaxedStates, error_grams, linearise
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
 from riesz.fem.elements.space import P1
@@ -73,7 +73,7 @@ def test_the_effect_of_errors_at_the_sensors_is_the_formula_for_an_unsymmetric_m
     sensors, matrix, gram = dense_parts(problem, here)
     responses = np.linalg.solve(matrix.T, sensors.T)
     factor = gram_factor(dual_norm(problem.forward).gram)
-    found = linearise(problem, here, relax_solver(problem)).discrepancy(factor)
+    found = linearise(problem, problem.z(here), relax_solver(problem)).discrepancy(factor)
     np.testing.assert_allclose(found, responses.T @ gram @ responses, rtol=1e-9)
 
 

@@ -15,7 +15,7 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.density.relaxed.discrepancy import relax_solver
 from riesz.density.relaxed.relaxed import median_unit, relaxed_density
-from riesz.density.relaxed.states import RelaxedStates, error_grams, linearise_equation
+from riesz.density.relaxed.states import RelaxedStates, error_grams, linearise
 from riesz.diagnose.importance import importance_check
 from riesz.errors import RieszError
 from riesz.fem.time.fixed import steps_of
@@ -85,7 +85,7 @@ def dense_steps(problem, coordinates):
 @pytest.mark.slow
 def test_what_errors_of_steps_do_is_what_dense_matrices_say():
     problem, here = heat(), jnp.array([TRUTH])
-    found = linearise_equation(problem, here, relax_solver(problem))
+    found = linearise(problem, problem.z(here), relax_solver(problem))
     shape = found.without_error().shape
     units = jnp.eye(np.prod(shape)).reshape(-1, *shape)
     rows = np.asarray(found.rows).transpose(1, 0, 2).reshape(len(problem.observed), -1)
@@ -168,7 +168,7 @@ def test_a_posterior_that_is_linear_in_all_unknowns_is_the_closed_form(begins):
         **({"initial": 0.0} | changed),
     )
     posterior = SHORT.with_settings(epsilon_rel=1.0).run(problem, seed=0)
-    here = linearise_equation(problem, jnp.zeros(2), relax_solver(problem))
+    here = linearise(problem, problem.z(jnp.zeros(2)), relax_solver(problem))
     epsilon = median_unit(problem, grams(problem))
     spread = np.asarray(here.discrepancy(grams(problem)))
     covariance = NOISE**2 * np.eye(len(values)) + float(epsilon) ** 2 * spread

@@ -20,8 +20,9 @@ from tests.source_strengths import (
     source_problem,
 )
 
-from riesz.density.relaxed.discrepancy import gram_factor, linearise, noise_variances, relax_solver
+from riesz.density.relaxed.discrepancy import gram_factor, noise_variances, relax_solver
 from riesz.density.relaxed.relaxed import Learned, Relaxed, note_on_scales
+from riesz.density.relaxed.states import linearise
 from riesz.diagnose.importance import importance_check
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle
@@ -60,7 +61,7 @@ def covariances(num_sensors):
     @jax.jit
     def along(places):
         def at(place):
-            here = linearise(problem, place[None], solver)
+            here = linearise(problem, problem.z(place[None]), solver)
             return problem.observed - problem.operator @ here.state, here.discrepancy(factor)
 
         return jax.lax.map(at, places)

@@ -15,11 +15,9 @@ import jax.random as jr
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import jacobian, with_dirichlet
-from riesz.fem.default_solver import map_in_parts
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -54,11 +52,13 @@ class GramFactor(AbstractErrors):
         products = self.values * vector[self.rows]
         return jax.ops.segment_sum(products, self.columns, len(vector))
 
-    def gram(self, vector: Float[Array, " free"]) -> Float[Array, " free"]:
-        return self @ self.transpose_product(vector)
+    def gram(self, vector: Float[Array, "*step free"]) -> Float[Array, "*step free"]:
+        return jnp.apply_along_axis(lambda own: self @ self.transpose_product(own), -1, vector)
 
-    def draw(self, key: PRNGKeyArray, like: Float[Array, " free"]) -> Float[Array, " free"]:
-        return self @ jr.normal(key, like.shape, like.dtype)
+    def draw(
+        self, key: PRNGKeyArray, like: Float[Array, "*step free"]
+    ) -> Float[Array, "*step free"]:
+        return jnp.apply_along_axis(self.__matmul__, -1, jr.normal(key, like.shape, like.dtype))
 
 
 def gram_factor(gram: SparseMatrix) -> GramFactor:
@@ -89,62 +89,9 @@ def gram_factor(gram: SparseMatrix) -> GramFactor:
     )
 
 
-class Linearised(eqx.Module):
-    """The equation about its solution for one value of the unknowns."""
-
-    state: Float[Array, " node"]
-    matrix: SparseMatrix  # L
-    responses: Float[Array, "sensor free"]  # of each sensor to errors of the equation, L^-T H^T
-    solver: AbstractLinearSolver
-
-    def discrepancy(self, errors: AbstractErrors) -> Float[Array, "sensor sensor"]:
-        """The matrix K."""
-        return self.responses @ jax.vmap(errors.gram)(self.responses).T
-
-    def without_error(self) -> Float[Array, " free"]:
-        return jnp.zeros_like(self.responses[0])
-
-    def effect_at_sensors(self, error: Float[Array, " free"]) -> Float[Array, " sensor"]:
-        """What an error of the equation does at the sensors."""
-        return self.responses @ error
-
-    def adjoint_effect(self, weights: Float[Array, " sensor"]) -> Float[Array, " free"]:
-        """The same transposed."""
-        return weights @ self.responses
-
-    def state_with_error(
-        self, problem: InverseProblem, z: PyTree, error: Float[Array, " free"]
-    ) -> Float[Array, " node"]:
-        """The state with an error of the equation."""
-        forward = problem.forward
-        values = self.state[forward.free] + self.solver(self.matrix, error)
-        return with_dirichlet(forward, values, z)
-
-
 def relax_solver(problem: InverseProblem) -> AbstractLinearSolver:
     """The linear solver for many draws and, for each, an adjoint solve a sensor."""
     return problem.default_solver(num_rhs=1 + len(problem.observed))
-
-
-@eqx.filter_jit
-def linearise(
-    problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
-) -> Linearised:
-    """One factorisation, and one adjoint solve a sensor; differentiable."""
-    forward, state = problem.forward, problem.solve(coordinates, solver)
-    matrix = jacobian(forward, state, problem.z(coordinates))
-    fixed = jax.lax.stop_gradient(matrix)
-    prepared = solver.prepare(fixed)
-
-    def product(vector: Float[Array, " free"]) -> Float[Array, " free"]:
-        return matrix.transpose_product(vector)
-
-    def response(unit: Float[Array, " sensor"]) -> Float[Array, " free"]:
-        sensor = problem.operator.transpose_product(unit)[forward.free]
-        return solver.with_product(product, fixed, prepared, sensor, transposed=True)
-
-    units = jnp.eye(len(problem.observed), dtype=forward.dtype)
-    return Linearised(state, matrix, map_in_parts(response, units, forward.num_free), solver)
 
 
 def noise_variances(problem: InverseProblem, coordinates: Coordinates) -> Float[Array, " sensor"]:

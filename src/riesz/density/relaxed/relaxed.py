@@ -24,7 +24,7 @@ from riesz.density.relaxed.states import (
     RelaxedStates,
     check_memory,
     error_grams,
-    linearise_equation,
+    linearise,
 )
 from riesz.errors import RieszError
 from riesz.fem.default_solver import estimate_seconds
@@ -121,9 +121,9 @@ class RelaxedDensity(AbstractGradientDensity):
 
     def log_likelihoods(self, coordinates: Coordinates) -> Float[Array, " scale"]:
         """For each epsilon."""
-        problem, solver = self.problem, self.states.linear_solver
-        here = linearise_equation(problem, coordinates, solver)
-        return self.states.log_fits(problem, problem.z(coordinates), here)
+        problem, z = self.problem, self.problem.z(coordinates)
+        here = linearise(problem, z, self.states.linear_solver)
+        return self.states.log_fits(problem, z, here)
 
     @property
     def num_data(self) -> int:
@@ -222,7 +222,7 @@ def median_unit(problem: InverseProblem, errors: AbstractErrors) -> Float[Array,
     """The epsilon that moves the state at the sensors as much as the noise does, on average, at the
     priors' medians."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    here = linearise_equation(problem, origin, relax_solver(problem))
+    here = linearise(problem, problem.z(origin), relax_solver(problem))
     moved = jnp.diagonal(here.discrepancy(errors))
     return jnp.sqrt(jnp.mean(noise_variances(problem, origin)) / jnp.mean(moved))
 

@@ -22,9 +22,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from riesz.density.relaxed.discrepancy import (
     AbstractErrors,
     GramFactor,
-    Linearised,
     gram_factor,
-    linearise,
     log_densities,
     relax_solver,
 )
@@ -34,13 +32,13 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import with_form
 from riesz.fem.terms.weakform import reaction
-from riesz.fem.time.fixed import Steps, solve_backwards, solve_forwards, steps_of
+from riesz.fem.time.fixed import Steps, single_step, solve_backwards, solve_forwards, steps_of
 from riesz.penalty.gram import Gram, dual_norm
 from riesz.penalty.in_time import step_reactions, stepping
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import AbstractStateMap, Read, States, evaluate_states
 from riesz.priors.latent import ManyZ
-from riesz.problem.observation_in_time import ObservationInTime
+from riesz.problem.observation_in_time import ObservationInTime, Steady
 from riesz.problem.problem import Coordinates, InverseProblem
 
 Errors = Float[Array, "step free"]
@@ -137,8 +135,8 @@ def spread_jvp(primals: Any, tangents: Any) -> tuple[Spread, Spread]:
     return value, half + half.T
 
 
-class LinearisedInTime(eqx.Module):
-    """An equation in time about its march for one value of the unknowns."""
+class Linearised(eqx.Module):
+    """An equation about its solution for one value of the unknowns: one step, or those in time."""
 
     state: Float[Array, " record"]
     steps: Steps
@@ -162,73 +160,59 @@ class LinearisedInTime(eqx.Module):
         sides = jnp.einsum("nsf,s->nf", self.rows, weights)
         return solve_backwards(self.steps, sides[:, None], self.solver)[:, 0]
 
-    def state_with_error(
-        self, problem: InverseProblem, z: PyTree, errors: Errors
-    ) -> Float[Array, " record"]:
+    def state_with_error(self, problem: InverseProblem, errors: Errors) -> Float[Array, " record"]:
         """The record with errors of the steps."""
-        read = problem.in_time.operator.__matmul__
-        change = propagate_errors(problem, z, errors, read, self.solver)
-        return self.state + change.ravel()
+        read = problem.record.read
+        return self.state + propagate_errors(problem, self.steps, errors, read, self.solver).ravel()
 
 
 def propagate_errors(
     problem: InverseProblem,
-    z: PyTree,
+    steps: Steps,
     errors: Errors,
     read: Callable[[Float[Array, " dof"]], Float[Array, " place"]],
     solver: AbstractLinearSolver,
 ) -> Float[Array, "time place"]:
     """What errors of the steps do to what is read off states, at all times."""
-    time, forward = problem.in_time, problem.forward
-    result = solve_forwards(steps_of(time.transient(forward), z), errors[:, None], solver)[:, 0]
-    result = result[ends_of_steps(time)]
+    record, forward = problem.record, problem.forward
+    result = solve_forwards(steps, errors[:, None], solver)[:, 0][ends_of_steps(record)]
     nowhere = jnp.zeros(forward.space.num_dofs, forward.dtype)
     read_off = jax.vmap(lambda values: read(nowhere.at[forward.free].set(values)))(result)
-    if time.initial is None:
+    if record.begins_steady:
         return read_off
     return jnp.concatenate([jnp.zeros_like(read_off[:1]), read_off])
 
 
-def linearise_equation(
-    problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
-) -> Linearised | LinearisedInTime:
-    """About its solution."""
-    if problem.time is None:
-        return linearise(problem, coordinates, solver)
-    return linearise_in_time(problem, problem.z(coordinates), solver)
-
-
 @eqx.filter_jit
-def linearise_in_time(
-    problem: InverseProblem, z: PyTree, solver: AbstractLinearSolver
-) -> LinearisedInTime:
-    """By one march; K takes one backwards for each reading."""
-    time, forward = problem.in_time, problem.forward
-    record = time.solve(forward, z, solver)
-    return LinearisedInTime(
-        record, steps_of(time.transient(forward), z), reading_rows(problem), solver
-    )
+def linearise(problem: InverseProblem, z: PyTree, solver: AbstractLinearSolver) -> Linearised:
+    """By one solution; K takes one adjoint solve, or march backwards, for each reading."""
+    record, forward = problem.record, problem.forward
+    state, transient = record.solve(forward, z, solver), record.transient(forward)
+    if transient is None:
+        steps = single_step(jacobian(forward, state, z))
+    else:
+        steps = steps_of(transient, z)
+    return Linearised(state, steps, reading_rows(problem), solver)
 
 
 def reading_rows(problem: InverseProblem) -> Responses:
     """Readings as functionals of the free values of each step that may err."""
-    time = problem.in_time
-    operator, ends = time.operator, ends_of_steps(time)
+    record = problem.record
+    ends = ends_of_steps(record)
     units = jnp.eye(len(problem.observed), dtype=problem.forward.dtype)
-    shape = (len(time.axis.times), time.num_places)
 
     def one(unit: Float[Array, " sensor"]) -> Errors:
-        record = problem.operator.transpose_product(unit).reshape(shape)[-len(ends) :]
-        read = jax.vmap(operator.transpose_product)(record)[:, problem.forward.free]
+        rows = problem.operator.transpose_product(unit).reshape(record.num_times, -1)[-len(ends) :]
+        read = jax.vmap(record.read_transposed)(rows)[:, problem.forward.free]
         return jnp.zeros((ends[-1] + 1, read.shape[1]), read.dtype).at[ends].set(read)
 
     return jax.vmap(one, out_axes=1)(units)
 
 
-def ends_of_steps(time: ObservationInTime) -> Int[np.ndarray, " time"]:
+def ends_of_steps(record: Steady | ObservationInTime) -> Int[np.ndarray, " time"]:
     """Which of the stages that may err end a step; a steady state to begin with is the first."""
-    given = 0 if time.initial is None else 1
-    return np.arange(given, len(time.axis.times)) * time.num_stages - given
+    given = 0 if record.begins_steady else 1
+    return np.arange(given, record.num_times) * record.num_stages - given
 
 
 def check_memory(problem: InverseProblem) -> None:
@@ -242,9 +226,6 @@ def check_memory(problem: InverseProblem) -> None:
             f"{num_stages} stages of steps and {problem.forward.num_free} unknowns of the mesh: "
             "take fewer readings, longer steps or a coarser mesh, or the density exact."
         )
-
-
-Here = Linearised | LinearisedInTime
 
 
 class RelaxedStates(AbstractStateMap):
@@ -277,7 +258,9 @@ class RelaxedStates(AbstractStateMap):
         keys = jr.split(key, len(coordinates))
         return jax.lax.map(lambda drawn: self.conditional(problem, *drawn), (keys, coordinates))
 
-    def log_fits(self, problem: InverseProblem, z: PyTree, here: Here) -> Float[Array, " scale"]:
+    def log_fits(
+        self, problem: InverseProblem, z: PyTree, here: Linearised
+    ) -> Float[Array, " scale"]:
         r"""Of data and each $\epsilon$ for given unknowns; the data are $N(H G[\xi],\, S(\xi))$."""
         sd = problem.noise_sd(z)
         gap = (problem.observed - problem.operator @ here.state) / sd
@@ -289,15 +272,13 @@ class RelaxedStates(AbstractStateMap):
         self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Coordinates
     ) -> Float[Array, " node"]:
         """One state given the unknowns and the data."""
-        here, z = (
-            linearise_equation(problem, coordinates, self.linear_solver),
-            problem.z(coordinates),
-        )
-        return here.state_with_error(problem, z, self.error(problem, key, z, here))
+        z = problem.z(coordinates)
+        here = linearise(problem, z, self.linear_solver)
+        return here.state_with_error(problem, self.error(problem, key, z, here))
 
     def error(
-        self, problem: InverseProblem, key: PRNGKeyArray, z: PyTree, here: Here
-    ) -> Float[Array, "*step free"]:
+        self, problem: InverseProblem, key: PRNGKeyArray, z: PyTree, here: Linearised
+    ) -> Errors:
         """An error of the equation, or one a step, given the unknowns and the data."""
         variances = problem.noise_sd(z) ** 2
         scale_key, error_key, noise_key = jr.split(key, 3)
@@ -320,5 +301,6 @@ class RelaxedStates(AbstractStateMap):
         read: Read,
         solver: AbstractLinearSolver,
     ) -> Float[Array, "time place"]:
-        here = linearise_in_time(problem, z, solver)
-        return propagate_errors(under, z, self.error(problem, key, z, here), read, solver)
+        errors = self.error(problem, key, z, linearise(problem, z, solver))
+        steps = steps_of(under.in_time.transient(under.forward), z)
+        return propagate_errors(under, steps, errors, read, solver)

@@ -255,6 +255,13 @@ class Steps(eqx.Module):
         return jnp.arange(len(self.weights.now))
 
 
+def single_step(matrix: SparseMatrix) -> Steps:
+    """A steady equation, as one step in which nothing is stored."""
+    nothing = jnp.zeros(1, matrix.values.dtype)
+    values = matrix.values[None]
+    return Steps(matrix.pattern, jnp.zeros_like(values), values, Weights(nothing, nothing, nothing))
+
+
 def steps_of(problem: TransientProblem, z: PyTree) -> Steps:
     """Of a linear equation; a steady state to begin with is the first step."""
     times = stage_times(on_device(problem.axis.times, problem.dtype), problem.scheme)
