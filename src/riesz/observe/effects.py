@@ -94,21 +94,6 @@ class WithEffects(AbstractLikelihood):
             predicted = predicted + self.local.at_sensors(numbers_in(z[self.local_name]))
         return predicted
 
-    def elsewhere(
-        self,
-        predicted: Float[Array, " point"],
-        z: PyTree,
-        design: Float[Array, "point effect"] | None = None,
-    ) -> Float[Array, " point"]:
-        if self.design is not None and design is not None:
-            predicted = predicted + design.astype(predicted.dtype) @ z[self.name]
-        if self.local is not None:
-            raise RieszError(
-                "what neighbours share is drawn elsewhere for noise that says how it scatters on "
-                f"the host: give {type(self.base).__name__} a property `observation_distribution`."
-            )
-        return predicted
-
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         return self.base.distribution(self.mean(predicted, z), z)
 

@@ -81,14 +81,6 @@ class Joint(AbstractLikelihood):
     def mean(self, predicted: Predicted, z: PyTree) -> Predicted:
         return jnp.concatenate([one.mean(own, z) for one, own in self.cut(predicted)])
 
-    def elsewhere(
-        self,
-        predicted: Float[Array, " point"],
-        z: PyTree,
-        design: Float[Array, "point effect"] | None = None,
-    ) -> Float[Array, " point"]:
-        return self.each[0].elsewhere(predicted, z, design)
-
     @property
     def main(self) -> AbstractLikelihood:
         return self.each[0]

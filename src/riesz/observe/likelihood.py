@@ -121,20 +121,9 @@ class AbstractLikelihood(eqx.Module):
         """The state at the sensors, with what unknowns shift it by for the observations."""
         return predicted
 
-    def elsewhere(
-        self,
-        predicted: Float[Array, " point"],
-        z: PyTree,
-        design: Float[Array, "point effect"] | None = None,
-    ) -> Float[Array, " point"]:
-        """The same for new measurements at other places; `design` holds covariates there.
-
-        Without it covariates are taken to be those of the state itself, where effects are zero.
-        """
-        return predicted
-
     def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
-        """The distribution of new measurements at other places, about `elsewhere`."""
+        """The distribution of new measurements at other places, about what the state says
+        there, with effects of covariates."""
         own = [name for name, value in self.parameters(z).items() if jnp.ndim(value)]
         if own:
             raise RieszError(

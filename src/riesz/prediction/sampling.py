@@ -22,6 +22,7 @@ from riesz.fem.evaluate import EvaluationPoints, evaluation_points
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.time.time_stepping import integrate_in_time
 from riesz.mesh.grids import Grid
+from riesz.observe.effects import WithEffects
 from riesz.observe.observables import rows_at as operator_at
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import AbstractStateMap, Posterior, Read, representative_draws
@@ -63,9 +64,16 @@ class NewMeasurement(eqx.Module):
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
     ) -> Float[Array, " point"]:
-        likelihood, design = problem.likelihood, self.design
-        there = self.state(key, problem, state, z)
-        there = likelihood.elsewhere(there, z, None if design is None else jnp.asarray(design))
+        likelihood, there = problem.likelihood, self.state(key, problem, state, z)
+        effects = likelihood.main
+        if isinstance(effects, WithEffects) and effects.local is not None:
+            raise RieszError(
+                "what neighbours share is drawn elsewhere for noise that says how it scatters on "
+                f"the host: give {type(effects.base).__name__} a property "
+                "`observation_distribution`."
+            )
+        if isinstance(effects, WithEffects) and self.design is not None:
+            there = there + jnp.asarray(self.design, there.dtype) @ z[effects.name]
         return jnp.asarray(likelihood.new(there, z).sample(key), there.dtype)
 
 

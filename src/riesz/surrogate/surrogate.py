@@ -28,6 +28,7 @@ from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
 from riesz.fem.elements.domain import stiffness
 from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.time.problem import at_time
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.penalty.rows import AbstractPlacedState, Place, values_at_nodes
 from riesz.priors.latent import LatentSpace
@@ -156,35 +157,46 @@ def boundary_values(problem: BoundaryValueProblem, prescribed: AffineValues) -> 
 
 
 @eqx.filter_jit
-def values_and_gradients(
-    problem: BoundaryValueProblem, latents: LatentSpace, far: Float[Array, " coordinate"]
-) -> tuple[Float[Array, " fixed"], Float[Array, "fixed coordinate"], Float[Array, " fixed"]]:
-    """Prescribed values and their derivatives at the origin, and the values far from it."""
-
-    def values(coordinates: Float[Array, " coordinate"]) -> Float[Array, " fixed"]:
-        return dirichlet_values(problem, latents.z(coordinates))
-
+def prescribed_values(
+    problem: BoundaryValueProblem, latents: LatentSpace, far: Coordinates, times: Array | None
+) -> tuple[
+    Float[Array, "*time fixed"],
+    Float[Array, "*time fixed coordinate"],
+    Float[Array, "*time fixed"],
+]:
+    """Prescribed values and their slopes at the origin, and the values far from it; at all times
+    where there are some."""
     origin = jnp.zeros_like(far)
-    return values(origin), jax.jacfwd(values)(origin), values(far)
+
+    def at(time: Scalar | None):
+        def values(coordinates: Coordinates) -> Float[Array, " fixed"]:
+            z = latents.z(coordinates)
+            return dirichlet_values(problem, z if time is None else at_time(z, time))
+
+        return values(origin), jax.jacfwd(values)(origin), values(far)
+
+    return at(None) if times is None else jax.lax.map(at, times)
 
 
 def affine_values(problem: BoundaryValueProblem, latents: LatentSpace) -> AffineValues:
     """The prescribed values by the coordinates; raises where they are not affine in them."""
-    far = np.random.default_rng(0).normal(size=latents.num_coordinates)
-    result = values_and_gradients(problem, latents, on_device(far, problem.dtype))
-    start, slopes = check_affine(result, far, problem.dtype)
+    start, slopes = affine_in_coordinates(problem, latents, None)
     (moving,) = np.nonzero(np.abs(slopes).max(axis=0, initial=0.0))
     return AffineValues(start, slopes[:, moving], moving)
 
 
-def check_affine(
-    result: tuple[Array, Array, Array], far: Float[np.ndarray, " coordinate"], dtype: np.dtype
+def affine_in_coordinates(
+    problem: BoundaryValueProblem, latents: LatentSpace, times: Float[np.ndarray, " time"] | None
 ) -> tuple[Float[np.ndarray, "*time fixed"], Float[np.ndarray, "*time fixed coordinate"]]:
-    """Values at the origin and their slopes there, of which values far from it follow."""
+    """Prescribed values at the origin and their slopes, of which values far from it follow."""
+    far = np.random.default_rng(0).normal(size=latents.num_coordinates)
+    place = on_device(far, problem.dtype)
+    when = None if times is None else on_device(times)
+    result = prescribed_values(problem, latents, place, when)
     start, slopes, there = (np.asarray(one, dtype=float) for one in result)
     gap = np.abs(there - start - slopes @ far).max(initial=0.0)
     size = np.abs(start).max(initial=0.0) + np.abs(slopes @ far).max(initial=0.0)
-    if gap > max(AFFINE_TOLERANCE, 1e3 * np.finfo(dtype).eps) * size:
+    if gap > max(AFFINE_TOLERANCE, 1e3 * np.finfo(problem.dtype).eps) * size:
         raise RieszError(
             "the Dirichlet values depend on the unknowns, but not affinely: give them priors that "
             "are normal, not of their logarithm, or use the density exact."

@@ -18,10 +18,9 @@ import scipy.sparse.linalg as spla
 from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.arrays import on_device
-from riesz.fem.assembly import dirichlet_values, jacobian
+from riesz.fem.assembly import jacobian
 from riesz.fem.problem import BoundaryValueProblem, wells_at_known_points, with_form
 from riesz.fem.terms.weakform import diffusion, reaction
-from riesz.fem.time.problem import at_time
 from riesz.penalty.in_time import STEP
 from riesz.penalty.rows import AbstractPlacedState, Place
 from riesz.priors.latent import LatentSpace
@@ -32,7 +31,7 @@ from riesz.surrogate.surrogate import (
     Frame,
     NodalFunctions,
     Scalar,
-    check_affine,
+    affine_in_coordinates,
     factor_and_lifting,
     nodal_functions,
 )
@@ -114,33 +113,13 @@ def lifting_in_time(
     """Prescribed values by the coordinates; raises where they are not affine in them."""
     if not len(problem.fixed):
         return Lifting(np.zeros((0, 0)), np.zeros((len(times), 0, latents.num_coordinates + 1)))
-    far = np.random.default_rng(0).normal(size=latents.num_coordinates)
-    result = values_in_time(problem, latents, on_device(far, problem.dtype), on_device(times))
-    start, slopes = check_affine(result, far, problem.dtype)
+    start, slopes = affine_in_coordinates(problem, latents, times)
     every = np.concatenate([start[..., None], slopes], axis=2)  # time, fixed, coordinate + 1
     table = np.moveaxis(every, 1, 0).reshape(len(problem.fixed), -1)
     left, sizes, right = np.linalg.svd(table, full_matrices=False)
     count = int(np.sum(sizes > RANK_TOLERANCE * sizes[:1].sum()))
     weights = (sizes[:count, None] * right[:count]).reshape(count, len(times), every.shape[2])
     return Lifting(left[:, :count], np.moveaxis(weights, 1, 0))
-
-
-@eqx.filter_jit
-def values_in_time(
-    problem: BoundaryValueProblem, latents: LatentSpace, far: Coordinates, times: Array
-) -> tuple[
-    Float[Array, "time fixed"], Float[Array, "time fixed coordinate"], Float[Array, "time fixed"]
-]:
-    """Prescribed values and their slopes at the origin, and the values far from it."""
-    origin = jnp.zeros_like(far)
-
-    def at(time):
-        def values(coordinates: Coordinates) -> Float[Array, " fixed"]:
-            return dirichlet_values(problem, at_time(latents.z(coordinates), time))
-
-        return values(origin), jax.jacfwd(values)(origin), values(far)
-
-    return jax.lax.map(at, times)
 
 
 def responses(
