@@ -7,6 +7,7 @@ import pytest
 from scipy.special import ndtri
 
 import riesz as rz
+from riesz.errors import RieszError
 from riesz.observe.sites import UNREAD
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -118,3 +119,35 @@ def test_forecasts_know_level_and_drift_of_their_site():
     read, away = np.asarray(found.sd)[:, :3], np.asarray(found.sd)[:, 3]
     assert (read < away[:, None]).all()
     assert (read[0] < read[1]).all()
+
+
+class Laplacian(rz.observe.AbstractLikelihood):
+    """A user's own, which says nothing of the host."""
+
+    scale: float
+
+    def distribution(self, predicted, z):
+        return dist.Laplace(predicted, self.scale)
+
+    def describe(self):
+        return f"double exponential, scale {self.scale:g}"
+
+
+def test_new_readings_by_a_likelihood_of_ones_own_are_shifted_by_effects_of_covariates():
+    problem = rz.inverse_problem(
+        rz.interval(20),
+        rz.diffusion(1.0) - rz.source("w"),
+        latents={"w": dist.Normal(0.0, 1.0), "effects": dist.Normal(jnp.zeros(1), 1.0)},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(SITES[:, None], [0.1, 0.2, 0.1]),
+        likelihood=rz.observe.WithEffects(Laplacian(1e-9), np.ones((3, 1))),
+    )
+    draws = jnp.stack([jnp.linspace(-1, 1, 50), jnp.linspace(0, 2, 50)], axis=1)
+    posterior = Posterior(problem, EmpiricalDraws(draws[None]), ExactStates(), {}, "known", 0)
+    place, design = np.array([[AWAY]]), np.array([[3.0]])
+    given = {"num_draws": 50, "quantiles": (), "keep_draws": True}
+    state = rz.predict(posterior, "u", place, **given).draws
+    new = rz.predict(posterior, "measurement", place, design=design, **given).draws
+    np.testing.assert_allclose(new, state + 3.0 * np.asarray(draws[:, 1:]), atol=1e-6)
+    with pytest.raises(RieszError, match="shifted by 1 effects of covariates"):
+        rz.predict(posterior, "measurement", place, **given)
