@@ -10,7 +10,7 @@ from tests.pairs import pair
 from tests.small_problem import problem_toml
 
 from riesz.case.file.problem import read_problem
-from riesz.case.run.fit import write_run
+from riesz.case.run.fit import Account, write_run
 from riesz.diagnose.criticism.findings import Finding, Misfit
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary
@@ -139,10 +139,7 @@ def tiny_run(
     write_run(
         folder / name,
         case,
-        posterior,
-        short,
-        kept,
-        misfit=misfit,
+        Account(posterior, short, kept, misfit=misfit),
         choice=Choice(pair("laplace"), text_note("so")),
         command="riesz fit problem.toml",
         seed=0,

@@ -11,7 +11,7 @@ from tests.prediction.made_up_draws import FACTS, made_up_draws
 from tests.small_problem import problem_toml, rectangle, table, written
 
 from riesz.case.file.problem import read_problem
-from riesz.case.run.fit import write_run
+from riesz.case.run.fit import Account, write_run
 from riesz.inference.fit import Choice
 from riesz.io.store.draws import StoredDraws
 from riesz.notes import text_note
@@ -105,9 +105,10 @@ def tiny_run_in_time(folder: Path, num_draws: int = NUM_DRAWS) -> Path:
     write_run(
         folder / "run",
         case,
-        Posterior(problem, family, ExactStates(), {}, "laplace", 0),
-        None,
-        StoredDraws(draws, FACTS, course),
+        Account(
+            Posterior(problem, family, ExactStates(), {}, "laplace", 0),
+            stored=StoredDraws(draws, FACTS, course),
+        ),
         choice=Choice(pair("laplace"), text_note("so")),
         command="riesz fit problem.toml",
         seed=0,

@@ -20,7 +20,7 @@ import rasterio
 from tests.command import run
 from tests.pairs import pair
 
-from riesz.case.run.fit import write_run
+from riesz.case.run.fit import Account, write_run
 from riesz.case.run.folder import check_free, read_run
 from riesz.case.run.request import statistic
 from riesz.cli.main import main
@@ -214,10 +214,12 @@ def written_again(fitted, folder):
     return write_run(
         folder,
         dataclasses.replace(fitted.case, path=gone / "problem.toml", prepared=prepared),
-        fitted.posterior,
-        Summary("mcmc", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
-        fitted.stored,
-        misfit=fitted.misfit,
+        Account(
+            fitted.posterior,
+            Summary("mcmc", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
+            fitted.stored,
+            misfit=fitted.misfit,
+        ),
         choice=Choice(pair("mcmc", kernel="nuts"), text_note("so")),
         command="riesz fit",
         seed=3,
@@ -474,7 +476,7 @@ def test_a_run_that_is_stopped_while_writing_leaves_nothing(fitted, tmp_path, mo
     choice = Choice(pair("gaussian-vi(surrogate)"), text_note("so"))
     details = {"choice": choice, "command": "", "seed": 0, "seconds": 1.0}
     with pytest.raises(KeyboardInterrupt):
-        write_run(tmp_path / "run", fitted.case, fitted.posterior, summary, None, **details)
+        write_run(tmp_path / "run", fitted.case, Account(fitted.posterior, summary), **details)
     assert not list(tmp_path.iterdir())
 
 

@@ -149,7 +149,7 @@ def test_arrows_of_flow_point_where_the_flux_goes(content, text):
 
 
 def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
-    level = next(one for one in content.parameters if one.label == "level")
+    level = next(one for one in content.draws.learned if one.label == "level")
     assert level.posterior[1] == pytest.approx(100.5, abs=0.3)  # 100 + 5 * 0.1
     assert level.posterior[2] - level.posterior[0] == pytest.approx(3.92 * 0.5, rel=0.4)
     assert level.prior[2] - level.prior[0] == pytest.approx(3.92 * 5.0, rel=0.1)

@@ -170,7 +170,7 @@ def test_what_was_fitted_is_kept_where_it_cannot_be_summarised(tmp_path):
         "seed": 0,
         "seconds": 1.0,
     }
-    numbers = write_run(tmp_path / "run", case, *account_of(posterior), **details)
+    numbers = write_run(tmp_path / "run", case, account_of(posterior), **details)
     assert "has no solution for 3 of 4 draws" in numbers["failed"]
     run = read_run(tmp_path / "run")
     assert run.notes[-1].code == "not_summarised"

@@ -4,9 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from matplotlib import colormaps
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 WIDTH, HEIGHT = 420.0, 320.0
@@ -87,11 +89,50 @@ def text(x: float, y: float, words: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def svg(parts: Sequence[str], description: str) -> str:
+def svg(
+    parts: Sequence[str],
+    description: str,
+    size: Sequence[float] = (WIDTH, HEIGHT),
+    kind: str = "chart",
+) -> str:
     return (
-        f'<svg class="chart" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" '
+        f'<svg class="{kind}" viewBox="0 0 {size[0]:.0f} {size[1]:.0f}" role="img" '
         f'aria-label="{escape(description)}">{"".join(parts)}</svg>'
     )
+
+
+def rgb(name: str, shares: Any) -> list[list[int]]:
+    """Rows of a colour map."""
+    return np.rint(255 * colormaps[name](np.clip(shares, 0, 1))[:, :3]).astype(int).tolist()
+
+
+def colour_codes(name: str, shares: Any) -> list[str]:
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in rgb(name, shares)]
+
+
+Ring = Float[np.ndarray, "corner 2"]
+
+
+class MapFrame:
+    """From places to pixels of a map, and the outline there; a narrow domain is not higher than a
+    square one, or it would fill a screen."""
+
+    width, margin = 560.0, 14.0
+
+    def __init__(self, outline: Sequence[Ring]):
+        corners = np.concatenate(list(outline))
+        self.low, extent = corners.min(axis=0), np.ptp(corners, axis=0)
+        self.scale = (self.width - 2 * self.margin) / float(extent.max())
+        self.size = self.scale * extent + 2 * self.margin
+        self.outline = [
+            f'<polygon class="axis" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in self(ring))}">'
+            "</polygon>"
+            for ring in outline
+        ]
+
+    def __call__(self, points: Any) -> Float[np.ndarray, "point 2"]:
+        x, y = ((np.asarray(points, float).reshape(-1, 2) - self.low) * self.scale).T
+        return np.column_stack([x + self.margin, self.size[1] - self.margin - y])
 
 
 def data_fit(
@@ -188,10 +229,7 @@ def interval_bar(prior: tuple[float, float, float], posterior: tuple[float, floa
             f'<path class="median" d="M{x(middle):.1f} {y - 5}v10"/>'
         )
     description = f"prior {format_interval(prior)}, posterior {format_interval(posterior)}"
-    return (
-        f'<svg class="bar" viewBox="0 0 200 30" role="img" aria-label="{escape(description)}">'
-        f"{''.join(parts)}</svg>"
-    )
+    return svg(parts, description, (200, 30), "bar")
 
 
 def format_interval(ends: tuple[float, float, float]) -> str:

@@ -9,22 +9,20 @@ from jaxtyping import Float
 from riesz.case.report.maps import FieldMap, encode_map, field_map, map_grid, rings, round_digits
 from riesz.case.report.residuals import Dot, dots_of
 from riesz.case.report.trust import BAD, Verdict, overall, verdicts
-from riesz.case.run.folder import MANIFEST, PROBLEM, Run, load_answers
+from riesz.case.run.folder import MANIFEST, Run, load_answers
 from riesz.case.run.measurand import (
     GAINS,
     Measurand,
     Measurements,
     measurand_of,
     measurements_of,
-    noise_note,
 )
 from riesz.case.run.request import format_times
-from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results
 from riesz.mesh.grids import Grid, arrow_grid
 from riesz.mesh.location import locate
 from riesz.notes import Note
-from riesz.prediction.contraction import Contraction
+from riesz.posterior.checks import FitFacts
 from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.new_points import new_points
 from riesz.prediction.sensors import DataFit, fit_to_data
@@ -58,75 +56,65 @@ class Flow:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """All that the page shows."""
+    """All that the page shows, with the run and the draws that it is made from."""
 
-    name: str
+    run: Run
+    draws: PosteriorDraws
+    facts: FitFacts
     measured: Measurand
-    engine: str
-    equation: str
     manifest: dict[str, Any]
-    configuration: str
     pixels: Grid
     outline: tuple[Float[np.ndarray, "corner 2"], ...]
-    unknowns: tuple[str, ...]
     maps: tuple[FieldMap, ...]
-    noise_note: Note | None  # which noise they are for
-    parameters: tuple[Contraction, ...]
     measurements: Measurements
     flow: Flow | None
-    curves: dict[str, Float[np.ndarray, "line step"]]
     verdicts: tuple[Verdict, ...]
     level: str
     warnings: tuple[Note, ...]
     remarks: tuple[str, ...]  # what was decided from the data, and whether kriging does as well
     budget: tuple[BudgetLine, ...]
     met: DataFit
-    num_draws: int
     course: dict[str, Any] | None = None  # in time, as the page reads it
     dots: tuple[Dot, ...] = ()  # of the map of residuals
     answers: tuple[dict[str, Any], ...] = ()  # where to measure next, where that was asked
+
+    @property
+    def name(self) -> str:
+        return self.run.folder.resolve().name
 
 
 def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Content:
     """What the report of a run shows."""
     draws, facts = run.draws(num_draws, seed), run.facts
     measured = measurand_of(run.observations).with_link(draws.shifts.scatter)
-    observed = draws.observed
-    met, verdicts_and_level = verdicts_of(run, draws)
-    pixels, manifest = map_grid(draws.mesh), read_results(run.folder / MANIFEST)
-    warnings = warnings_in(run)
+    met, every = verdicts_of(run, draws, facts)
+    pixels, warnings = map_grid(draws.mesh), warnings_in(run)
     return Content(
-        name=run.folder.resolve().name,
+        run=run,
+        draws=draws,
+        facts=facts,
         measured=measured,
-        engine=facts.engine,
-        equation=facts.equation,
-        manifest=manifest,
-        configuration=read_bytes(run.folder / PROBLEM).decode(errors="replace"),
+        manifest=read_results(run.folder / MANIFEST),
         pixels=pixels,
         outline=tuple(rings(draws.mesh)),
-        unknowns=draws.names,
         maps=maps_of(measured, draws, pixels, seed),
-        noise_note=noise_note(run.observations, draws.shifts, MEASUREMENT),
-        parameters=draws.learned,
-        measurements=measurements_of(measured, observed, run.prepared.num_rows),
+        measurements=measurements_of(measured, draws.observed, run.prepared.num_rows),
         flow=None if draws.flux is None else flow_of(draws),
-        curves=dict(facts.curves),
-        verdicts=tuple(verdicts_and_level),
-        level=overall(verdicts_and_level, warnings),
+        verdicts=tuple(every),
+        level=overall(every, warnings),
         warnings=warnings,
         remarks=tuple(run.numbers.get("remarks", ())),
         budget=budget_of(draws),
         met=met,
-        num_draws=draws.num_draws,
         course=course_of(run, measured, pixels, seed),
-        dots=dots_of(run.misfit, observed.points),
+        dots=dots_of(run.misfit, draws.observed.points),
         answers=tuple(load_answers(run.folder)),
     )
 
 
-def verdicts_of(run: Run, draws: PosteriorDraws) -> tuple[DataFit, list[Verdict]]:
+def verdicts_of(run: Run, draws: PosteriorDraws, facts: FitFacts) -> tuple[DataFit, list[Verdict]]:
     """How the data are met, and what that and all checks say of a run."""
-    observed, facts = draws.observed, run.facts
+    observed = draws.observed
     met = fit_to_data(observed.values, observed.censored, observed.drawn)
     every = verdicts(
         facts.check,
@@ -147,7 +135,7 @@ def trust_level(run: Run) -> str:
     """How far a run is to be trusted, as its report says in one word."""
     if run.numbers.get("failed"):
         return BAD
-    return overall(verdicts_of(run, run.draws())[1], warnings_in(run))
+    return overall(verdicts_of(run, run.draws(), run.facts)[1], warnings_in(run))
 
 
 def course_of(run: Run, measured: Measurand, pixels: Grid, seed: int) -> dict[str, Any] | None:
@@ -220,15 +208,7 @@ def budget_of(draws: PosteriorDraws) -> tuple[BudgetLine, ...]:
     }
     if not amounts:
         return ()
-    amounts["imbalance"] = np.sum(list(amounts.values()), axis=0)
-    largest = max(float(np.abs(values).max()) for values in amounts.values())
-    amounts = {
-        name: np.where(np.abs(values) < ROUNDING * largest, 0.0, values)
-        for name, values in amounts.items()
-    }
-    return tuple(line_of(name, values) for name, values in amounts.items())
-
-
-def line_of(name: str, values: Float[np.ndarray, " draw"]) -> BudgetLine:
-    low, high = np.quantile(values, (0.025, 0.975)).tolist()
-    return BudgetLine(name, float(values.mean()), low, high)
+    lines = np.stack([*amounts.values(), np.sum(list(amounts.values()), axis=0)])
+    lines = np.where(np.abs(lines) < ROUNDING * np.abs(lines).max(), 0.0, lines)
+    numbers = lines.mean(axis=1), *np.quantile(lines, (0.025, 0.975), axis=1)
+    return tuple(map(BudgetLine, [*amounts, "imbalance"], *(part.tolist() for part in numbers)))

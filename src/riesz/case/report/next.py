@@ -5,20 +5,16 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
-from matplotlib import colormaps
 
-from riesz.case.report.charts import digits
+from riesz.case.report.charts import MapFrame, Ring, colour_codes, digits, svg
 from riesz.case.report.sections import html_table, sentence
 from riesz.case.run.folder import NEXT
 from riesz.errors import FileFormatError
 
-WIDTH, MARGIN = 560.0, 12.0
 MARK = 5.0
 """Half the size of a candidate that is no cell, and of what is chosen."""
 
 LINK = ' <a href="#next">Next</a>'
-Ring = Float[np.ndarray, "corner 2"]
 
 
 def next_section(answers: Iterable[dict[str, Any]], outline: Sequence[Ring]) -> str:
@@ -80,31 +76,20 @@ def percent(share: float) -> str:
 def map_of(answer: dict[str, Any], outline: Sequence[Ring]) -> str:
     """Candidates in the colour of what each would tell by itself, and those chosen."""
     shown = answer["map"]
-    corners = np.concatenate(list(outline))
-    low, extent = corners.min(axis=0), np.ptp(corners, axis=0)
-    # Not higher than wide: a narrow domain would fill a screen.
-    scale = (WIDTH - 2 * MARGIN) / max(extent)
-    height = scale * extent[1] + 2 * MARGIN
-
-    def pixel(points: Any) -> Float[np.ndarray, "point 2"]:
-        own = (np.asarray(points, float).reshape(-1, 2) - low) * scale
-        return np.column_stack([own[:, 0] + MARGIN, height - MARGIN - own[:, 1]])
-
+    frame = MapFrame(outline)
     shares = np.asarray(shown["shares"])
     most = float(shares.max()) or 1.0
-    codes = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in rgb("viridis", shares / most)]
-    size = np.array(shown["cell"] or [2 * MARK / scale] * 2) * scale + 0.3  # no seams between cells
+    codes = colour_codes("viridis", shares / most)
+    cell = np.array(shown["cell"] or [2 * MARK / frame.scale] * 2)
+    size = cell * frame.scale + 0.3  # no seams between cells
     area = f'width="{size[0]:.2f}" height="{size[1]:.2f}"'
     parts = [
         f'<rect x="{x:.1f}" y="{y:.1f}" {area} fill="{code}"/>'
-        for (x, y), code in zip(pixel(shown["points"]) - size / 2, codes, strict=True)
+        for (x, y), code in zip(frame(shown["points"]) - size / 2, codes, strict=True)
     ]
-    parts = ['<g shape-rendering="crispEdges">', *parts, "</g>"]
-    for ring in outline:
-        corner = " ".join(f"{x:.1f},{y:.1f}" for x, y in pixel(ring))
-        parts.append(f'<polygon class="axis" points="{corner}"/>')
-    for rank, (x, y) in enumerate(pixel(shown["chosen"]), start=1):
-        anchor, beside = ("end", -7) if x > WIDTH / 2 else ("start", 7)
+    parts = ['<g shape-rendering="crispEdges">', *parts, "</g>", *frame.outline]
+    for rank, (x, y) in enumerate(frame(shown["chosen"]), start=1):
+        anchor, beside = ("end", -7) if x > frame.width / 2 else ("start", 7)
         parts.append(
             f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="{MARK}"/>'
             f'<text class="rank" x="{x + beside:.1f}" y="{max(y - 5, 16):.1f}" '
@@ -112,14 +97,7 @@ def map_of(answer: dict[str, Any], outline: Sequence[Ring]) -> str:
         )
     words = f"map of what a measurement would tell, at most {percent(most)} less"
     return (
-        f'<figure><svg class="chart" viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" '
-        f'aria-label="{escape(words)}">{"".join(parts)}</svg><figcaption>From nothing (dark) to '
-        f"{percent(most)} less (bright) by one measurement; numbers are ranks.</figcaption>"
+        f"<figure>{svg(parts, words, (frame.width, frame.size[1]))}<figcaption>From nothing (dark) "
+        f"to {percent(most)} less (bright) by one measurement; numbers are ranks.</figcaption>"
         "</figure>"
     )
-
-
-def rgb(name: str, shares: Float[np.ndarray, " place"]) -> list[list[int]]:
-    """Rows of a colour map."""
-    table = colormaps[name](np.clip(shares, 0, 1))[:, :3]
-    return np.rint(255 * table).astype(int).tolist()

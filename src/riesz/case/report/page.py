@@ -13,14 +13,15 @@ import numpy as np
 
 from riesz.case.options import ReportOptions
 from riesz.case.report import sections
+from riesz.case.report.charts import rgb
 from riesz.case.report.content import Content, Flow, content_of
 from riesz.case.report.maps import encode_grid, encode_map, round_digits
-from riesz.case.report.next import LINK, next_section, rgb
+from riesz.case.report.next import LINK, next_section
 from riesz.case.report.residuals import residual_map
 from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN
-from riesz.case.run.folder import Run
+from riesz.case.run.folder import PROBLEM, Run
 from riesz.errors import FileFormatError
-from riesz.io.store.files import check_target, write_bytes
+from riesz.io.store.files import check_target, read_bytes, write_bytes
 
 REPORT = "report.html"
 COLOUR_MAPS = {"mean": "viridis", "sd": "magma", "exceed": "cividis"}
@@ -88,7 +89,7 @@ def page(content: Content) -> str:
         next=next_section(content.answers, content.outline),
         next_link=LINK if content.answers else "",
         facts=sections.facts_table(content),
-        configuration=escape(content.configuration),
+        configuration=escape(read_bytes(content.run.folder / PROBLEM).decode(errors="replace")),
     )
 
 

@@ -6,11 +6,10 @@ from html import escape
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib import colormaps
 
+from riesz.case.report.charts import MapFrame, Ring, colour_codes, svg
 from riesz.diagnose.criticism.findings import OBSERVATION, REGION, TAILS, Misfit
 
-WIDTH, MARGIN = 560.0, 14.0
 REACH = 4.0
 """Residuals in sd at which colours end."""
 
@@ -22,8 +21,6 @@ HANGS = 0.7
 
 SIZES = ((60, 7.0), (250, 5.0), (np.inf, 3.5))
 """Of dots, by how many there are at most."""
-
-Ring = Float[np.ndarray, "corner 2"]
 
 
 @dataclass(frozen=True)
@@ -96,22 +93,12 @@ def residual_map(dots: Sequence[Dot], outline: Sequence[Ring]) -> str:
     """Readable without a script; what a dot says stands in its title, too."""
     if not dots:
         return ""
-    corners = np.concatenate(list(outline))
-    low, extent = corners.min(axis=0), np.ptp(corners, axis=0)
-    scale = (WIDTH - 2 * MARGIN) / float(extent.max())
-    width, height = scale * extent + 2 * MARGIN
-
-    def pixel(x: float, y: float) -> tuple[float, float]:
-        return (x - low[0]) * scale + MARGIN, height - MARGIN - (y - low[1]) * scale
-
-    parts = []
-    for ring in outline:
-        corner = " ".join("{:.1f},{:.1f}".format(*pixel(*one)) for one in ring.tolist())
-        parts.append(f'<polygon class="axis" points="{corner}"></polygon>')
+    frame = MapFrame(outline)
+    parts = list(frame.outline)
     radius = next(size for most, size in SIZES if len(dots) <= most)
     # Those that are far off lie on top of others.
     for one in sorted(dots, key=lambda dot: (dot.is_ringed, abs(dot.residual))):
-        x, y = pixel(one.x, one.y)
+        ((x, y),) = frame((one.x, one.y))
         kind = "dot ringed" if one.is_ringed else "dot"
         parts.append(
             f'<g class="{kind}" data-words="{escape(one.words)}"><circle cx="{x:.1f}" '
@@ -125,16 +112,13 @@ def residual_map(dots: Sequence[Dot], outline: Sequence[Ring]) -> str:
         "<p>How far each observation lies from what all others predict for it, in standard "
         "deviations: red above, blue below. If the model is right, colours are strewn at random "
         "and few are strong. Rings mark what the words above are about.</p>"
-        f'<figure id="residuals"><svg class="chart residuals" viewBox="0 0 {width:.0f} '
-        f'{height:.0f}" role="img" aria-label="{about}">{"".join(parts)}</svg>'
+        f'<figure id="residuals">{svg(parts, about, frame.size, "chart residuals")}'
         f'<p id="residual-words" role="status">Point at a dot to read it.</p>{legend()}</figure>'
     )
 
 
 def colour(residual: float) -> str:
-    share = (np.clip(residual / REACH, -1, 1) + 1) / 2
-    red, green, blue = np.rint(255 * np.array(colormaps["RdBu_r"](float(share))[:3])).astype(int)
-    return f"#{red:02x}{green:02x}{blue:02x}"
+    return colour_codes("RdBu_r", np.array([(residual / REACH + 1) / 2]))[0]
 
 
 def legend() -> str:

@@ -9,8 +9,9 @@ import numpy as np
 from riesz.case.report.charts import curve, data_fit, digits, format_interval, interval_bar
 from riesz.case.report.content import Content
 from riesz.case.run.folder import FILES, MANIFEST, REQUIRED_FILES
-from riesz.case.run.measurand import LOG
+from riesz.case.run.measurand import LOG, noise_note
 from riesz.prediction.sensors import DataFit
+from riesz.problem.unknowns import MEASUREMENT
 
 MOST_ROWS = 500
 """Rows of the table of measurements; the map shows them all."""
@@ -46,16 +47,15 @@ def summary_paragraph(content: Content) -> str:
     """The run in a paragraph."""
     measured = content.measured
     summary = content.manifest["summary"]
-    *names, last = content.unknowns
+    *names, last = content.draws.names
     unknowns = f"{', '.join(names)} and {last}" if names else last
     seconds = summary.get("seconds")
     time = "" if seconds is None else f" It took {format_duration(seconds)}."
     sentences = (
         f"{measured.name} was measured {measurements_text(content)}. From these the engine "
-        f"{content.engine} inferred {unknowns}, on a mesh of {summary.get('nodes', '?')} nodes."
-        f"{time} "
-        f"{fit_text(content.met)} Maps and intervals come from {content.num_draws} draws of the "
-        "posterior."
+        f"{content.facts.engine} inferred {unknowns}, on a mesh of {summary.get('nodes', '?')} "
+        f"nodes.{time} {fit_text(content.met)} Maps and intervals come from "
+        f"{content.draws.num_draws} draws of the posterior."
     )
     return escape(sentences)
 
@@ -129,7 +129,7 @@ def parameters_table(content: Content) -> str:
             f"<strong>{format_interval(one.posterior)}</strong>",
             interval_bar(one.prior, one.posterior),
         )
-        for one in content.parameters
+        for one in content.draws.learned
     ]
     head = ("unknown", "prior", "posterior", "prior and posterior")
     return state_note(content) + html_table(head, rows, "stack")
@@ -168,8 +168,9 @@ def marks_note(content: Content) -> str:
     sentences = []
     if content.measurements.censored.any():
         sentences.append("Triangles are measurements below a limit, in the colour of that limit.")
-    if content.noise_note is not None:
-        sentences.append(escape(sentence(str(content.noise_note))))
+    of_noise = noise_note(content.run.observations, content.draws.shifts, MEASUREMENT)
+    if of_noise is not None:
+        sentences.append(escape(sentence(str(of_noise))))
     if content.flow is not None:
         sentences.append(
             "Arrows of flow are the mean of minus diffusion times the gradient of "
@@ -215,11 +216,12 @@ def trust_list(content: Content) -> str:
 
 
 def curves_section(content: Content) -> str:
-    if not content.curves:
-        return f"<p>The engine {escape(content.engine)} left no curves: nothing was trained.</p>"
+    facts = content.facts
+    if not facts.curves:
+        return f"<p>The engine {escape(facts.engine)} left no curves: nothing was trained.</p>"
     charts = "".join(
         f"<figure>{curve(name, lines)}<figcaption>{escape(caption(name))}</figcaption></figure>"
-        for name, lines in content.curves.items()
+        for name, lines in facts.curves.items()
     )
     return f'<div class="charts">{charts}</div>'
 
@@ -242,8 +244,8 @@ def facts_table(content: Content) -> str:
     manifest = content.manifest
     facts = {
         "command": manifest.get("command"),
-        "engine": f"{content.engine}: {manifest['summary'].get('why', '')}",
-        "equation": content.equation,
+        "engine": f"{content.facts.engine}: {manifest['summary'].get('why', '')}",
+        "equation": content.facts.equation,
         "seed": manifest.get("seed"),
         "commit": manifest.get("commit"),
         "machine": format_items(manifest.get("machine")),

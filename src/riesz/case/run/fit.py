@@ -44,8 +44,7 @@ from riesz.inference.fit import Choice, check_time, fit, with_notes
 from riesz.inference.table import check_engine
 from riesz.io.meshes.files import write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
-from riesz.io.store.draws import StoredDraws as KeptDraws
-from riesz.io.store.draws import write_draws
+from riesz.io.store.draws import StoredDraws, write_draws
 from riesz.io.store.files import settle, write_bytes
 from riesz.io.store.posterior import save_posterior
 from riesz.io.store.results import results, write_results
@@ -168,24 +167,17 @@ def run_case(
     # Those that are in the posterior already are warned of as well; others come from libraries.
     others = dict.fromkeys(note_of_warning(one.message) for one in caught)
     posterior = with_notes(posterior, *(one for one in others if one not in posterior.notes))
-    numbers = write_run(
-        folder,
-        case,
-        *account_of(posterior, case, deadline, progress=options.progress),
-        choice=choice,
-        command=command,
-        seed=options.seed,
-        seconds=seconds,
-    )
-    return make_run(folder, case, posterior, numbers)
+    account = account_of(posterior, case, deadline, progress=options.progress)
+    made = {"choice": choice, "command": command, "seed": options.seed, "seconds": seconds}
+    return make_run(folder, case, posterior, write_run(folder, case, account, **made))
 
 
 class Account(NamedTuple):
     """A posterior with what is told of it; or, where that could not be made, why."""
 
     posterior: Posterior
-    summary: Summary | None
-    kept: KeptDraws | None
+    summary: Summary | None = None
+    stored: StoredDraws | None = None
     failed: str | None = None
     misfit: Misfit | None = None
 
@@ -210,11 +202,11 @@ def account_of(
             posterior = with_notes(posterior, Note("draws_lost", lost=drawn.num_lost, total=total))
         posterior, misfit = with_misfit(posterior, drawn, case)
         result = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
-        stored = KeptDraws(drawn, fit_facts(posterior), course)
-        return Account(posterior, result, stored, None, misfit)
+        stored = StoredDraws(drawn, fit_facts(posterior), course)
+        return Account(posterior, result, stored, misfit=misfit)
     except Exception as error:
         note = Note("not_summarised", error=error_sentence(error))
-        return Account(with_notes(posterior, note), None, None, str(note))
+        return Account(with_notes(posterior, note), failed=str(note))
 
 
 def with_misfit(
@@ -247,11 +239,7 @@ def make_run(folder: Path, case: Case, posterior: Posterior, numbers: dict[str, 
 def write_run(
     folder: Path,
     case: Case,
-    posterior: Posterior,
-    found: Summary | None,
-    draws: KeptDraws | None,
-    failed: str | None = None,
-    misfit: Misfit | None = None,
+    account: Account,
     *,
     choice: Choice,
     command: str,
@@ -262,6 +250,7 @@ def write_run(
 
     A run that is complete but cannot take its name stays under another, which the error tells.
     """
+    posterior, found, draws, failed, misfit = account
     notes = (*case.notes, *posterior.notes)
     short = {
         "engine": posterior.engine,
