@@ -123,7 +123,7 @@ class MapFrame:
         corners = np.concatenate(list(outline))
         self.low, extent = corners.min(axis=0), np.ptp(corners, axis=0)
         self.scale = (self.width - 2 * self.margin) / float(extent.max())
-        self.size = self.scale * extent + 2 * self.margin
+        self.size = (self.scale * extent + 2 * self.margin).tolist()
         self.outline = [
             f'<polygon class="axis" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in self(ring))}">'
             "</polygon>"
@@ -229,7 +229,7 @@ def interval_bar(prior: tuple[float, float, float], posterior: tuple[float, floa
             f'<path class="median" d="M{x(middle):.1f} {y - 5}v10"/>'
         )
     description = f"prior {format_interval(prior)}, posterior {format_interval(posterior)}"
-    return svg(parts, description, (200, 30), "bar")
+    return svg(parts, description, (200.0, 30.0), "bar")
 
 
 def format_interval(ends: tuple[float, float, float]) -> str:
