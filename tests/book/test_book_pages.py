@@ -3,6 +3,7 @@
 import json
 import re
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -134,3 +135,27 @@ def test_crossover_points_are_those_of_the_result_file():
 def half_a_digit(number: str) -> float:
     """What rounding may have taken."""
     return 0.501 * 10.0 ** -len(number.partition(".")[2])
+
+
+POSTERIORS = {"normal": "sources", "skewed": "skewed", "bent": "bent"}
+METHOD_COLUMNS = ("laplace", "gaussian-vi", "mcmc", "mcmc, nuts")
+GOOD = 0.05
+
+
+def test_every_method_is_right_on_every_density_or_says_that_it_is_not():
+    """And the table of the page is that of the result file."""
+    rows = json.loads((ROOT / "results/bench-methods.json").read_text())["rows"]
+    by_name = {(row["problem"], row["density"], row["method"]): row for row in rows}
+    shown = re.findall(
+        rf"^\| ({'|'.join(POSTERIORS)}) \| `([\w-]+)` \|(.*)\|$",
+        (ROOT / "docs/engines.md").read_text(),
+        re.M,
+    )
+    assert {(name, density) for name, density, _ in shown} == set(product(POSTERIORS, DENSITIES))
+    for name, density, cells in shown:
+        for method, text in zip(METHOD_COLUMNS, cells.split(" | "), strict=True):
+            row = by_name[POSTERIORS[name], density, method]
+            is_right = row["mean_error"] <= GOOD and row["sd_error"] <= GOOD
+            assert is_right or row["flags"]
+            figures = f"{row['mean_error']:.3f}, {100 * row['sd_error']:.1f}"
+            assert text.strip() == (figures if is_right else f"({figures})")
