@@ -38,8 +38,8 @@ def changes(folder: Path, text: str):
 def test_wells_pump_twice_as_much_from_a_time_on(folder, case):
     found = changes(folder, 'from = 1980-03-16\n[[wells]]\nname = "P"\nfactor = 2\n')
     axis = case.problem.time.axis
-    (wells,) = found.change_wells(case.wells)
-    ratios = wells.step_rates(axis) / case.wells[0].step_rates(axis)
+    (wells,) = found.change_wells(case.inputs.wells)
+    ratios = wells.step_rates(axis) / case.inputs.wells[0].step_rates(axis)
     np.testing.assert_allclose(ratios[:, 0], [1, 1, 1.5, 2, 2, 2])
     np.testing.assert_allclose(ratios[:, 1], 1)
     assert wells.place_names == ["P", "Q"]
@@ -48,12 +48,12 @@ def test_wells_pump_twice_as_much_from_a_time_on(folder, case):
 def test_all_wells_stop_and_a_new_one_starts(folder, case):
     found = changes(folder, "[[wells]]\nfactor = 0\n[[wells]]\nx = 0.3\ny = 0.3\nrate = -5\n")
     axis = case.problem.time.axis
-    old, new = found.change_wells(case.wells)
+    old, new = found.change_wells(case.inputs.wells)
     np.testing.assert_array_equal(old.step_rates(axis), 0)
     np.testing.assert_array_equal(new.step_rates(axis), -5)
     np.testing.assert_array_equal(new.places, [[0.3, 0.3]])
     alone = changes(folder, "[wells]\nfactor = 0\n")
-    (stopped,) = alone.change_wells(case.wells)
+    (stopped,) = alone.change_wells(case.inputs.wells)
     np.testing.assert_array_equal(stopped.step_rates(axis), 0)
 
 
@@ -61,8 +61,8 @@ def test_series_are_scaled_or_come_from_another_table(folder, case):
     (folder / "dry.csv").write_text("date,value\n1980-01-01,0\n")
     axis = case.problem.time.axis
     text = 'from = 1980-03-16\n[series.rain]\nfile = "dry.csv"\n[series.lake]\nadd = -0.25\n'
-    found = changes(folder, text).change_series(case.series)
-    was, lake = case.series["rain"].means(axis), case.series["lake"].along(axis)
+    found = changes(folder, text).change_series(case.inputs.series)
+    was, lake = case.inputs.series["rain"].means(axis), case.inputs.series["lake"].along(axis)
     np.testing.assert_allclose(found["rain"].means(axis), was * [1, 1, 0.5, 0, 0, 0])
     # Steps read lines where they end, the first of them after the change on 30 March.
     lines = np.interp(axis.times, *found["lake"].along(axis))
@@ -84,12 +84,12 @@ def test_a_number_may_stand_in_place_of_a_series(folder):
         folder / "problem.toml", scenario=changes(folder, "[equation]\nsource = 0.5\n")
     )
     assert found.tables.equation.source == 0.5
-    assert set(found.series) == {"lake"}
+    assert set(found.inputs.series) == {"lake"}
 
 
 def applied(folder, case, text):
     found = changes(folder, text)
-    return found.change_tables(), found.change_wells(case.wells)
+    return found.change_tables(), found.change_wells(case.inputs.wells)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_steady_problems_change_as_well(tmp_path):
     case = read_problem(tmp_path / "problem.toml")
     text = "[wells]\nfactor = 3\n[equation]\ndiffusion = { factor = 2 }\nsource = { add = 1 }\n"
     found = changes(tmp_path, text)
-    known, unknown = well_sources(found.change_wells(case.wells)).point_sources
+    known, unknown = well_sources(found.change_wells(case.inputs.wells)).point_sources
     assert unknown.sign == 3.0
     np.testing.assert_array_equal(known.rates, [3.0])
     tables = found.change_tables()
@@ -131,4 +131,4 @@ def test_steady_problems_change_as_well(tmp_path):
     with pytest.raises(RieszError, match="has times, but the problem is one of a steady"):
         changes(tmp_path, "from = 3.0\n[wells]\nfactor = 3\n")
     with pytest.raises(RieszError, match="'a' a rate, but that is the unknown q: give a factor"):
-        changes(tmp_path, "[[wells]]\nname = 'a'\nrate = 3\n").change_wells(case.wells)
+        changes(tmp_path, "[[wells]]\nname = 'a'\nrate = 3\n").change_wells(case.inputs.wells)

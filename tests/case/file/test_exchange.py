@@ -192,8 +192,8 @@ def test_maps_of_any_kind_give_the_same_river_and_the_same_wells(tmp_path):
     for suffix in ("gpkg", "shp", "geojson"):
         frame.to_file(tmp_path / f"r.{suffix}")
         found = lines_of_river(tmp_path / f"r.{suffix}", RiverTable.model_validate(river))
-        np.testing.assert_array_equal(found.starts, [[0, 0], [5, 5], [1, 0]])
-        np.testing.assert_array_equal(found.stages, [3.0, 3.0, 4.5])
+        np.testing.assert_array_equal(found.points, [[0, 0], [5, 5], [1, 0]])
+        np.testing.assert_array_equal(found.values, [3.0, 3.0, 4.5])
         points.to_file(tmp_path / f"w.{suffix}")
         table = WellTable.model_validate({"file": f"w.{suffix}"})
         (wells,) = read_wells(tmp_path / "problem.toml", [table])
@@ -268,8 +268,8 @@ def test_what_runs_of_earlier_versions_kept_is_read(tmp_path):
     (tmp_path / "rivers.csv").write_text(f"entry,from_x,from_y,to_x,to_y,stage\n{lines}")
     table = RiverTable.model_validate({"file": "r.gpkg", "stage": "s", "conductance": 1.0})
     one, other = read_rivers(tmp_path, [table, table], None, tmp_path)
-    np.testing.assert_array_equal(one.ends, [[5, 5]])
-    np.testing.assert_array_equal(other.stages, [2, 2.5])
+    np.testing.assert_array_equal(one.beside, [[5, 5]])
+    np.testing.assert_array_equal(other.values, [2, 2.5])
     entry = {"values": [1.0, 2.0], "numbers": [[1, 2, 90], [3, 4, 0]], "shapes": []}
     (tmp_path / "measurements.json").write_text(json.dumps([entry]))
     asked = {"kind": "gradient", "file": "g.csv", "noise": {"sd": 0.1}, "angle": "a"}

@@ -128,7 +128,7 @@ def test_further_measurements_stand_behind_the_observations(case):
 def test_a_run_folder_keeps_measurements_whose_files_are_gone(case, tmp_path):
     (tmp_path / "measurements.json").write_bytes(inputs_content(case)["measurements.json"])
     again = read_measurements(case.path, case.tables.further_measurements(), None, tmp_path)
-    for one, other in zip(case.measurements, again, strict=True):
+    for one, other in zip(case.inputs.measurements, again, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
         np.testing.assert_array_equal(one.numbers, other.numbers)
         assert json.dumps(list(one.shapes)) == json.dumps(other.shapes)

@@ -191,7 +191,7 @@ def test_bad_dates_are_told_with_their_line(tmp_path, cell, message):
 def test_wells_pump_the_volumes_of_their_table(tmp_path):
     (tmp_path / "pumped.csv").write_text(PUMPED.format(""))
     case = rz.read_problem(written(tmp_path, timed(more=WELLS), DATES))
-    (wells,), axis = case.wells, case.problem.time.axis
+    (wells,), axis = case.inputs.wells, case.problem.time.axis
     np.testing.assert_array_equal(wells.places, [[0.4, 0.4], [0.6, 0.6]])
     # Ten of the 29 days of February are pumped.
     wanted = np.tile([0.0, -1.0], (12, 1))
@@ -261,7 +261,7 @@ def test_sources_and_boundary_values_follow_their_tables(tmp_path):
     np.testing.assert_allclose(dirichlet_values(forward, then), 365 + 60, rtol=1e-12)
     (tmp_path / "series.csv").write_bytes(inputs_content(case)["series.csv"])
     again = read_series(tmp_path, case.tables.series, tmp_path)
-    for name, one in case.series.items():
+    for name, one in case.inputs.series.items():
         np.testing.assert_array_equal(again[name].means(axis), one.means(axis))
 
 

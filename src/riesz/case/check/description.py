@@ -183,7 +183,7 @@ def longest_edge(mesh: Mesh) -> float:
 
 def wells_lines(case: Case) -> list[str]:
     """How many there are, where they were found, and what they put in together."""
-    known = [one for one in case.wells if one.unknown is None]
+    known = [one for one in case.inputs.wells if one.unknown is None]
     result: dict[str, int] = {}
     for one in known:
         result[one.rows.path.name] = result.get(one.rows.path.name, 0) + one.count
@@ -195,7 +195,7 @@ def wells_lines(case: Case) -> list[str]:
             f"{format_well_count(count)} ({places}) with a total rate of {total_rate(case):.6g}"
             f"{', at last' if any(one.rows.times is not None for one in known) else ''}"
         )
-    names = [one.unknown for one in case.wells if one.unknown is not None]
+    names = [one.unknown for one in case.inputs.wells if one.unknown is not None]
     if names:
         lines.append(f"{format_well_count(len(names))} of unknown rate: {', '.join(names)}")
     return lines
@@ -207,7 +207,7 @@ def format_well_count(count: int) -> str:
 
 def total_rate(case: Case) -> float:
     """Of the wells whose rates are known."""
-    return float(sum(np.sum(one.rates) for one in case.wells if one.unknown is None))
+    return float(sum(np.sum(one.rates) for one in case.inputs.wells if one.unknown is None))
 
 
 def rivers_lines(case: Case) -> list[str]:
@@ -244,7 +244,7 @@ def format_value(value: float | str) -> str:
 
 def regions_lines(case: Case) -> list[str]:
     """How much of the domain each region is, and where it comes from."""
-    files = {one.name: f" of {one.path.name}" for one in case.regions}
+    files = {one.name: f" of {one.path.name}" for one in case.inputs.regions}
     return [
         f"{name}{files.get(name, '')}: {100 * share:.3g} % of the area"
         for name, share in region_shares(case).items()
@@ -271,9 +271,9 @@ def exchange_numbers(case: Case) -> dict[str, Any]:
         "boundary": {tag: one.entries() for tag, one in case.tables.boundary.items()},
         "regions": region_shares(case),
         "wells": {
-            "known": sum(one.count for one in case.wells if one.unknown is None),
+            "known": sum(one.count for one in case.inputs.wells if one.unknown is None),
             "total_rate": total_rate(case),
-            "unknown_rates": [one.unknown for one in case.wells if one.unknown is not None],
+            "unknown_rates": [one.unknown for one in case.inputs.wells if one.unknown is not None],
         },
         "rivers": [
             {

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.data.oddities import format_rows, outlier_notes, place_numbers, swap_notes
-from riesz.case.data.rows import DataRows, aggregate, covariate_in
+from riesz.case.data.rows import DataRows, aggregate, columns_of, covariate_in
 from riesz.case.data.schema import Filter, ObservationsTable
 from riesz.case.table import parse_table
 from riesz.errors import FileFormatError
@@ -143,7 +143,7 @@ def locate_rows(
     """Places from the rows themselves, or from the table of sites."""
     axes = (names.x, names.y)
     if names.sites is None:
-        return table, np.column_stack([table.numbers(axis) for axis in axes]), []
+        return table, columns_of(table, axes), []
     sites = read_table(folder / names.sites, value=names.x)
     sites, remarks = filter_rows(sites, names.sites_where, "sites_where", names.sites)
     rows, points, more = join_sites(table, sites, str(names.site), axes)

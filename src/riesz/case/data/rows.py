@@ -122,28 +122,34 @@ def plain_rows(
     return DataRows(path, points, np.zeros(count) if values is None else values, **own)
 
 
+def columns_of(table: TextTable, names: Sequence[str]) -> Float[np.ndarray, "row column"]:
+    """Columns of numbers, side by side."""
+    each = [table.numbers(name) for name in names]
+    return np.array(each).reshape(len(names), table.num_rows).T.copy()
+
+
 def rows_at_places(
     table: TextTable,
-    axes: tuple[str, str],
+    axes: tuple[str, str] | tuple[()],
     value: str | None = None,
     *,
     crs: str | None = None,
     date: str | None = None,
     site: str | None = None,
-    beside: Float[np.ndarray, "row column"] | None = None,
+    beside: Sequence[str] = (),
 ) -> DataRows:
-    """All rows of a table, each with a place and, by names of columns, what else it has."""
+    """All rows of a table, by names of columns: each with its place and what else it has."""
     return plain_rows(
         table.path,
-        np.column_stack([table.numbers(axis) for axis in axes]),
+        columns_of(table, axes),
         None if value is None else table.numbers(value),
         lines=table.lines,
         place=table.place,
-        axes=axes,
+        axes=axes or AXES,
         crs=crs or table.crs,
         times=None if date is None else table.times(date),
         sites=None if site is None else table.words(site),
-        beside=beside,
+        beside=columns_of(table, beside) if beside else None,
     )
 
 
@@ -188,19 +194,40 @@ def data_rows_content(prepared: DataRows) -> bytes:
     return csv_content(given, zip(*lists, strict=True))
 
 
+def entries_content(header: Sequence[str], entries: Mapping[Any, DataRows]) -> bytes:
+    """Rows of several entries of a problem file as one CSV file; nothing where there are none.
+
+    The first column tells the entry of a row; of places, what stands beside them, values, times and
+    sites there are as many as the header names.
+    """
+    lines = []
+    for entry, rows in entries.items():
+        nothing = [""] * rows.num_rows
+        times = nothing if rows.times is None else rows.times.format()
+        columns = (*rows.numbers.T.tolist(), rows.values.tolist(), times, rows.sites or nothing)
+        own = zip(*columns[: len(header) - 1], strict=True)
+        lines += [[entry, *row] for row in own]
+    return csv_content(header, lines) if entries else b""
+
+
+def entry_table(path: Path, entry: int | str) -> TextTable:
+    """The rows of one entry."""
+    table = read_csv(path)
+    return table.select(np.array([cell == str(entry) for cell in table.cells(table.header[0])]))
+
+
 def read_data_rows(path: Path, names: ObservationsTable) -> DataRows:
     """The table of a run folder."""
     table = read_csv(path)
     # Runs of older versions hold the file that was named, which could be nothing but rows to take.
     own = (*AXES, VALUE) if {*AXES, VALUE} <= {*table.header} else (names.x, names.y, names.value)
-    x, y, values = (table.numbers(name) for name in own)
     flags = table.numbers(CENSORED) if CENSORED in table.header else np.zeros(table.num_rows)
     has_sd = names.sd is not None or names.sd_from_scatter
     aggregated = names.aggregate is not None
     return DataRows(
         path=path,
-        points=np.column_stack([x, y]),
-        values=values,
+        points=columns_of(table, own[:2]),
+        values=table.numbers(own[2]),
         censored=flags != 0,
         lines=table.lines,
         sd=table.numbers(SD) if has_sd else None,

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, PositiveFloat
 
+from riesz.case.data import rows
 from riesz.case.data.read import filter_rows
-from riesz.case.data.rows import REGIONS, RIVERS
 from riesz.case.data.schema import Where
 from riesz.case.file.stresses import CoefficientsTable
 from riesz.case.table import Coefficient, FileTable, NumberOrName, Size, parse_table
@@ -28,8 +28,6 @@ from riesz.fem.terms.weakform import WeakForm, leakage, neumann, robin
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.lines import Line, lines_of
 from riesz.io.maps.outlines import read_features, read_lines
-from riesz.io.store.files import csv_content
-from riesz.io.tables.layers import read_csv
 from riesz.mesh.integrals import stretches_in_cells
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.refinement import Hierarchy
@@ -153,7 +151,7 @@ def read_regions(
             own = read_features(folder / table.file, table.layer, "polygon", into=crs)
         else:
             where = {NAME: name}
-            own = read_features(kept / REGIONS, None, "polygon")
+            own = read_features(kept / rows.REGIONS, None, "polygon")
         chosen, _ = filter_rows(own.table, where, f"regions.{name}.where")
         polygons = [own.shapes[row - 1] for row in chosen.lines.tolist()]
         regions.append(Region(name, own.table.path, polygons, own.table.crs))
@@ -189,12 +187,12 @@ def regions_content(regions: Iterable[Region], mesh: Mesh) -> bytes:
         Region(one.name, one.path, [polygon for polygon in one.polygons if is_near(polygon)])
         for one in regions
     ]
-    return json.dumps(collection(near)).encode()
+    return json.dumps(collection(near)).encode() if near else b""
 
 
 NOTHING: Mapping[str, Series] = MappingProxyType({})
 
-KEPT = ("entry", "from_x", "from_y", "to_x", "to_y", "stage")
+STARTS, ENDS, STAGE = ("from_x", "from_y"), ("to_x", "to_y"), "stage"
 """Columns of a run's own table, one straight segment a row."""
 
 
@@ -212,21 +210,10 @@ class RiverTable(FileTable):
 
 
 @dataclass(frozen=True, eq=False)
-class RiverLines:
-    """The straight segments of one entry."""
-
-    path: Path
-    starts: Float[np.ndarray, "segment 2"]
-    ends: Float[np.ndarray, "segment 2"]
-    stages: Float[np.ndarray, " segment"]
-    crs: str | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class River:
     """A river on a mesh."""
 
-    lines: RiverLines  # those that the domain holds something of
+    lines: rows.DataRows  # those segments that the domain holds something of
     conductance: float | str  # a number, or the name of an unknown
     density: Float[np.ndarray, " cell"]  # length by area
     level: Float[np.ndarray, " cell"]  # the stage, where there is some of the river
@@ -240,18 +227,16 @@ def read_rivers(
     tables: Sequence[RiverTable],
     crs: str | None = None,
     kept: Path | None = None,
-) -> tuple[RiverLines, ...]:
-    """The lines of all rivers, wherever they lie; or those that a run `kept`, in its folder."""
-    if kept is None or not tables:
+) -> tuple[rows.DataRows, ...]:
+    """The segments of all rivers, wherever they lie: each from its place to that beside it, with
+    the stage as its value; or those that a run `kept`, in its folder."""
+    if kept is None:
         return tuple(lines_of_river(folder / table.file, table, crs) for table in tables)
-    own = read_csv(kept / RIVERS)
-    entry, *rest = (own.numbers(name) for name in KEPT)
-    numbers = np.column_stack(rest)
-    each = [numbers[entry == number] for number in range(len(tables))]
-    return tuple(RiverLines(own.path, rows[:, :2], rows[:, 2:4], rows[:, 4]) for rows in each)
+    each = [rows.entry_table(kept / rows.RIVERS, number) for number in range(len(tables))]
+    return tuple(rows.rows_at_places(own, STARTS, STAGE, beside=ENDS) for own in each)
 
 
-def lines_of_river(path: Path, table: RiverTable, crs: str | None = None) -> RiverLines:
+def lines_of_river(path: Path, table: RiverTable, crs: str | None = None) -> rows.DataRows:
     layer = read_features(path, table.layer, "line", into=crs)
     if isinstance(table.stage, float):
         stages = np.full(len(layer.shapes), table.stage)
@@ -265,7 +250,8 @@ def lines_of_river(path: Path, table: RiverTable, crs: str | None = None) -> Riv
     each = [segments_of(lines_of(shape)) for shape in layer.shapes]
     starts, ends = (np.concatenate([one[i] for one in each]) for i in range(2))
     counts = [len(one[0]) for one in each]
-    return RiverLines(path, starts, ends, np.repeat(stages, counts), layer.table.crs)
+    stages = np.repeat(stages, counts)
+    return rows.plain_rows(path, starts, stages, beside=ends, crs=layer.table.crs)
 
 
 def river(
@@ -291,7 +277,7 @@ def river(
         raise RieszError(f"{path} has no columns or layers: give its stage as a number.")
     else:
         starts, ends = segments_of(lines_of(lines))
-        result = RiverLines(path, starts, ends, np.full(len(starts), table.stage))
+        result = rows.plain_rows(path, starts, np.full(len(starts), table.stage), beside=ends)
     mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
     return river_exchange([river_on(mesh, result, table.conductance)])
 
@@ -303,35 +289,33 @@ def segments_of(
 
 
 def river_on(
-    mesh: Mesh, lines: RiverLines, conductance: float | str, rise: str | None = None
+    mesh: Mesh, lines: rows.DataRows, conductance: float | str, rise: str | None = None
 ) -> River:
     """What each cell holds of a river; raises where none of it lies in the domain."""
-    result = stretches_in_cells(mesh, lines.starts, lines.ends)
+    starts, ends = np.hsplit(lines.numbers, 2)
+    result = stretches_in_cells(mesh, starts, ends)
     total = float(result.length.sum())
     if not total > 0:
-        raise MeshError(outside_text(mesh, lines))
+        raise MeshError(outside_text(mesh, lines.path, np.concatenate([starts, ends])))
     held = np.bincount(result.cell, result.length, minlength=mesh.num_cells)
-    staged = result.length * lines.stages[result.segment]
+    staged = result.length * lines.values[result.segment]
     mean = float(staged.sum() / total)
     sums = np.bincount(result.cell, staged, minlength=mesh.num_cells)
     # Where there is no river its stage does not count; the mean keeps the numbers of one size.
     level = np.divide(sums, held, out=np.full(mesh.num_cells, mean), where=held > 0)
     density = held / cell_volumes(mesh.nodes, mesh.cells)
-    touching = np.unique(result.segment)
-    starts, ends, stages = (part[touching] for part in (lines.starts, lines.ends, lines.stages))
-    inside = RiverLines(lines.path, starts, ends, stages, lines.crs)
+    inside = lines.rows(np.unique(result.segment))
     return River(inside, conductance, density, level, total, mean, rise)
 
 
-def outside_text(mesh: Mesh, lines: RiverLines) -> str:
-    points = np.concatenate([lines.starts, lines.ends])
+def outside_text(mesh: Mesh, path: Path, points: Float[np.ndarray, "end 2"]) -> str:
     spans = [
         f"({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g})"
         for low, high in ((p.min(axis=0), p.max(axis=0)) for p in (points, mesh.nodes))
     ]
     clash = unit_clash(points, mesh.nodes)
     return (
-        f"{lines.path}: no part of the river, which spans {spans[0]}, lies in the domain, which "
+        f"{path}: no part of the river, which spans {spans[0]}, lies in the domain, which "
         f"spans {spans[1]}: "
         f"{clash or 'drop it, or see that both are in the same coordinates'}."
     )
@@ -348,8 +332,5 @@ def river_exchange(rivers: Sequence[River], changing: Mapping[str, Series] = NOT
 
 def rivers_content(rivers: Sequence[River]) -> bytes:
     """The segments that count, as a run folder keeps them."""
-    rows = []
-    for number, lines in enumerate(one.lines for one in rivers):
-        own = np.column_stack([lines.starts, lines.ends, lines.stages])
-        rows += [[number, *row] for row in own.tolist()]
-    return csv_content(KEPT, rows)
+    lines = dict(enumerate(one.lines for one in rivers))
+    return rows.entries_content(("entry", *STARTS, *ENDS, STAGE), lines)

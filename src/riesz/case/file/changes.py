@@ -177,7 +177,7 @@ class Scenario:
                 file = self.path.parent / change.file
                 rows = read_table(file, layer=change.layer, value=table.value)
                 new = history_in(rows, name, table.date, table.value)
-            new = replace(new, values=change.of(new.values))
+            new = replace(new, rows=replace(new.rows, values=change.of(new.rows.values)))
             if table.kind == LINEAR:  # a step reads the value where it ends
                 when = axis.times
                 before, after = (np.interp(when, *one.along(axis)) for one in (old, new))
@@ -185,7 +185,9 @@ class Scenario:
             else:
                 when, values = axis.times[:-1], self.mix(old.means(axis), new.means(axis))
             dates = None if axis.origin is None else axis.dates(when)
-            result[name] = replace(old, values=values, times=Times(dates, when))
+            nowhere = np.zeros((len(values), 0))
+            rows = plain_rows(self.path, nowhere, values, times=Times(dates, when))
+            result[name] = replace(old, rows=rows)
         return result
 
     def change_wells(self, wells: Sequence[WellPoints]) -> tuple[WellPoints, ...]:

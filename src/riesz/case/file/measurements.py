@@ -191,8 +191,8 @@ def read_measurement(path: Path, table: MeasurementTable, crs: str | None) -> Da
     more = [
         np.full(own.num_rows, one) if isinstance(one, float) else own.numbers(one) for one in others
     ]
-    beside = np.column_stack(more) if more else None
-    rows = rows_at_places(own, (x, y), name, crs=table.crs, beside=beside)
+    rows = rows_at_places(own, (x, y), name, crs=table.crs)
+    rows = replace(rows, beside=np.column_stack(more)) if more else rows
     return in_crs(rows, table.kind, crs)
 
 
@@ -279,7 +279,7 @@ def measurements_content(measured: Sequence[DataRows]) -> bytes:
     for one in measured:
         own = {"values": one.values.tolist(), "numbers": one.numbers.tolist()}
         rows.append(own | {"shapes": list(one.shapes)})
-    return json.dumps(rows).encode()
+    return json.dumps(rows).encode() if rows else b""
 
 
 class ExperimentTable(FileTable):

@@ -4,12 +4,12 @@ Everything in the file is validated before any work begins. Paths in it are rela
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -39,7 +39,7 @@ from riesz.density.engine import AbstractEngine
 from riesz.errors import RieszError, error_context
 from riesz.geometry.crs import could_be_degrees, is_crs_text, is_geographic
 from riesz.inference.fit import ASKED_FOR, Choice, choose_engine
-from riesz.inference.table import AMORTISE, AUTO, SURROGATE, engine_of, with_settings
+from riesz.inference.table import AUTO, engine_of, with_settings
 from riesz.io.maps.outlines import OutlineFile
 from riesz.io.maps.raster import check_crs, crs_notes
 from riesz.io.store.files import read_bytes
@@ -48,7 +48,6 @@ from riesz.mesh.refinement import Hierarchy, hierarchy
 from riesz.method.base import AbstractMethod
 from riesz.notes import Note, note_of_warning
 from riesz.observe.observations import observations
-from riesz.priors.gaussian_process import GP
 from riesz.problem.posing import Experiment, inverse_problem
 from riesz.problem.problem import InverseProblem
 
@@ -70,11 +69,9 @@ class Case:
     tables: ProblemTables  # what it says, with what was decided
     coarse: Mesh  # the mesh that is refined to the one that the problem lives on
     prepared: rows.DataRows  # the observations, after joins, filters and aggregation
-    wells: tuple[WellPoints, ...]
+    inputs: "MapInputs"
+    domain: Mesh | Hierarchy
     rivers: tuple[boundary.River, ...]
-    regions: tuple[boundary.Region, ...]  # of map layers; a mesh may have some of its own
-    measurements: tuple[rows.DataRows, ...]  # beside the observations, and of further experiments
-    series: Histories  # what changes in time, by name
     problem: InverseProblem
     notes: tuple[Note, ...]  # what was warned of
     decided: Decisions  # what the file leaves open, so that a run folder knows it
@@ -129,9 +126,8 @@ class Case:
         tables = self.tables.model_copy(update={"observations": names})
         problem = self.problem
         if not local:
-            result = MapInputs(self.wells, (), self.regions, self.measurements, self.series)
-            domain = refine_domain(self.path, tables, self.coarse, self.regions)
-            problem = build_problem(self.path, tables, self.prepared, result, domain, self.rivers)
+            own = (self.prepared, self.inputs, self.domain, self.rivers)
+            problem = build_problem(self.path, tables, *own)
         decided = {**self.decided, "observations": {LOCAL: local}}
         return replace(self, tables=tables, problem=problem, decided=decided, remarks=remarks)
 
@@ -142,24 +138,18 @@ class Case:
     ) -> Choice:
         """The engine that will be taken, and why; `engine` and `density` overrule the file."""
         table = self.tables.engine
-        if engine is None:
-            density = table.density if density is None else density
-        if isinstance(engine, AbstractMethod | AbstractEngine):
-            own = engine_of(engine, density, table.settings)
-            own.check(self.problem)
-            return Choice(own, ASKED_FOR)
         name = table.name if engine is None else engine
-        if name == AUTO:
+        density = table.density if engine is None and density is None else density
+        if isinstance(name, str) and name == AUTO:
             if density is not None:
                 raise RieszError("auto chooses the density, too: name a method beside it.")
             taken = choose_engine(self.problem)
             every = (with_settings(one, table.settings) for one in (taken.engine, *taken.then))
             first, *then = every
             return Choice(first, taken.why, tuple(then))
-        asked = Note("named_by_file") if engine is None else ASKED_FOR
         own = engine_of(name, density, table.settings)
         own.check(self.problem)
-        return Choice(own, asked)
+        return Choice(own, Note("named_by_file") if engine is None else ASKED_FOR)
 
 
 def read_problem(path: Path | str) -> Case:
@@ -193,44 +183,40 @@ def read_case(
         crs = tables.crs or (None if file is None else file.crs)
         timed = tables.noise.drift_sd is not None or tables.time is not None
         prepared = prepare_data(path.parent, names, floor, crs, timed=timed)
-        named = sorted([prepared.crs, None if file is None else file.crs], key=in_degrees)
-        tables, decided = with_crs(tables, decided, named)
+        tables, decided = with_crs(path, tables, decided, prepared, file)
         prepared = prepared.within(tables.crs)
     else:  # a run's own, in the problem's coordinates
         prepared = rows.read_data_rows(kept / rows.TABLE, names)
     file = None if file is None else outline_of(path, tables.domain, tables.crs)
-    result = read_map_inputs(path, tables, kept)
-    notes: list[Note] = []
+    inputs = read_map_inputs(path, tables, kept)
     if coarse is None:
-        if tables.crs is None:
-            named = [one.rows.crs for one in result.wells]
-            named += [one.crs for one in (*result.rivers, *result.regions, *result.measurements)]
-            tables, decided = with_crs(tables, decided, named)
-            result = read_map_inputs(path, tables, kept)
-        notes = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
         coarse = boundary.with_stretches(path, coarse, tables.boundary, tables.crs)
     if scenario is not None:
-        tables, result = apply_scenario(scenario, result)
+        tables, inputs = apply_scenario(scenario, inputs)
     prepared = rows.drop_outside(prepared, coarse, names)
-    for one in result.wells:
+    for one in inputs.wells:
         rows.check_inside_mesh(one.rows, coarse)
-    domain = refine_domain(path, tables, coarse, result.regions)
+    domain = refine_domain(path, tables, coarse, inputs.regions)
     mesh = finest(domain)
-    beds = zip(result.rivers, tables.rivers, strict=True)
     rivers = tuple(
-        boundary.river_on(mesh, own, table.conductance, table.rise) for own, table in beds
+        boundary.river_on(mesh, own, table.conductance, table.rise)
+        for own, table in zip(inputs.rivers, tables.rivers, strict=True)
     )
     with warnings.catch_warnings(record=True) as caught, error_context(path):
         warnings.simplefilter("always")
-        problem = build_problem(path, tables, prepared, result, domain, rivers)
-    notes += tables.engine.notes
-    notes += time_notes(problem.time) + boundary.idle_notes(mesh, tables.boundary)
-    notes += [] if tables.crs is None else crs_notes(tables.crs)
-    notes += prepared.notes
-    notes += (note_of_warning(warning.message) for warning in caught)
-    own = (prepared, result.wells, rivers, result.regions, result.measurements, result.series)
-    return Case(path, content, tables, coarse, *own, problem, tuple(dict.fromkeys(notes)), decided)
+        problem = build_problem(path, tables, prepared, inputs, domain, rivers)
+    notes = (
+        *crs_missing(path, tables, file),
+        *tables.engine.notes,
+        *time_notes(problem.time),
+        *boundary.idle_notes(mesh, tables.boundary),
+        *([] if tables.crs is None else crs_notes(tables.crs)),
+        *prepared.notes,
+        *(note_of_warning(warning.message) for warning in caught),
+    )
+    own = (prepared, inputs, domain, rivers, problem, tuple(dict.fromkeys(notes)))
+    return Case(path, content, tables, coarse, *own, decided)
 
 
 def refine_domain(
@@ -254,10 +240,10 @@ class MapInputs(NamedTuple):
     """What files beside the observations hold."""
 
     wells: tuple[WellPoints, ...]
-    rivers: tuple[boundary.RiverLines, ...]
-    regions: tuple[boundary.Region, ...]
-    measurements: tuple[rows.DataRows, ...]
-    series: Histories
+    rivers: tuple[rows.DataRows, ...]
+    regions: tuple[boundary.Region, ...]  # of map layers; a mesh may have some of its own
+    measurements: tuple[rows.DataRows, ...]  # beside the observations, and of further experiments
+    series: Histories  # what changes in time, by name
 
 
 def apply_scenario(scenario: Scenario, inputs: MapInputs) -> tuple[ProblemTables, MapInputs]:
@@ -280,18 +266,15 @@ def read_map_inputs(path: Path, tables: ProblemTables, kept: Path | None) -> Map
 
 def inputs_content(case: Case) -> dict[str, bytes]:
     """The files of what was read, from which a run folder reads it again: others may change."""
-    files = {rows.TABLE: rows.data_rows_content(case.prepared)}
-    if any(one.file is not None for one in case.tables.wells):
-        files[rows.WELLS] = wells_content(case.wells, case.tables.wells)
-    if case.rivers:
-        files[rows.RIVERS] = boundary.rivers_content(case.rivers)
-    if case.regions:
-        files[rows.REGIONS] = boundary.regions_content(case.regions, case.coarse)
-    if case.measurements:
-        files[rows.MEASUREMENTS] = measurements_content(case.measurements)
-    if case.series:
-        files[rows.SERIES] = series_content(case.series)
-    return files
+    files = {
+        rows.TABLE: rows.data_rows_content(case.prepared),
+        rows.WELLS: wells_content(case.inputs.wells, case.tables.wells),
+        rows.RIVERS: boundary.rivers_content(case.rivers),
+        rows.REGIONS: boundary.regions_content(case.inputs.regions, case.coarse),
+        rows.MEASUREMENTS: measurements_content(case.inputs.measurements),
+        rows.SERIES: series_content(case.inputs.series),
+    }
+    return {name: content for name, content in files.items() if content}
 
 
 def build_problem(
@@ -304,7 +287,7 @@ def build_problem(
 ) -> InverseProblem:
     """The inverse problem that the tables describe."""
     likelihood, own = with_effects(tables.observations, tables.noise, prepared)
-    priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
+    priors = tables.priors(nested=isinstance(domain, Hierarchy))
     time = tables.axis
     when = None
     if time is not None and prepared.times is not None:
@@ -348,32 +331,29 @@ def build_problem(
     )
 
 
-def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
-    """What is known of the unknowns.
-
-    Densities that solve on the whole mesh get processes by their values at its nodes: by kernels, a
-    gradient would keep one for each point, inducing point and unknown, which takes gigabytes.
-    """
-    priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}
-    if nested and (tables.engine.name in (AUTO, AMORTISE) or tables.engine.density == SURROGATE):
-        return priors
-    prescribed = boundary.prescribed_at(tables.boundary).values()
-    return {
-        name: replace(prior, at_nodes=True)
-        if isinstance(prior, GP) and name not in prescribed
-        else prior
-        for name, prior in priors.items()
-    }
-
-
 def with_crs(
-    tables: ProblemTables, decided: Decisions, named: Iterable[str | None]
+    path: Path,
+    tables: ProblemTables,
+    decided: Decisions,
+    prepared: rows.DataRows,
+    file: OutlineFile | None,
 ) -> tuple[ProblemTables, Decisions]:
-    """The tables with the crs that map files name first, where the problem file names none."""
-    known = [own for own in named if own is not None and is_crs_text(own)]
-    if tables.crs is not None or not known:
+    """The tables with the crs that files name first, where the problem file names none."""
+    named = crs_of_files(path, tables, prepared, file) if tables.crs is None else ()
+    known = next((own for own in named if own is not None and is_crs_text(own)), None)
+    if known is None:
         return tables, decided
-    return tables.model_copy(update={"crs": known[0]}), {**decided, "crs": known[0]}
+    return tables.model_copy(update={"crs": known}), {**decided, "crs": known}
+
+
+def crs_of_files(
+    path: Path, tables: ProblemTables, prepared: rows.DataRows, file: OutlineFile | None
+) -> Iterator[str | None]:
+    """Maps beside observations and outline are read, here, only where these name none."""
+    yield from sorted([prepared.crs, None if file is None else file.crs], key=in_degrees)
+    inputs = read_map_inputs(path, tables, None)
+    yield from (one.rows.crs for one in inputs.wells)
+    yield from (one.crs for one in (*inputs.rivers, *inputs.regions, *inputs.measurements))
 
 
 def in_degrees(crs: str | None) -> bool:

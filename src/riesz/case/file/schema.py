@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from pydantic import (
@@ -16,7 +17,7 @@ from pydantic import (
 
 from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.data.schema import CRS, ObservationsTable
-from riesz.case.file.boundary import BoundaryTable, RegionTable, RiverTable
+from riesz.case.file.boundary import BoundaryTable, RegionTable, RiverTable, prescribed_at
 from riesz.case.file.equation import EquationTable
 from riesz.case.file.measurements import ExperimentTable, MeasurementTable, check_plain
 from riesz.case.file.noise import BINOMIAL, COUNTS, GROUPED, NoiseTable
@@ -31,6 +32,7 @@ from riesz.fem.time.axis import TimeAxis
 from riesz.inference import table
 from riesz.mesh.tags import REST
 from riesz.notes import Note
+from riesz.priors.gaussian_process import GP
 from riesz.problem.unknowns import check_free_names
 
 
@@ -326,6 +328,25 @@ class ProblemTables(FileTable):
     def axis(self) -> TimeAxis | None:
         """None where the state is steady."""
         return None if self.time is None else self.time.axis()
+
+    def priors(self, *, nested: bool) -> dict[str, Any]:
+        """What is known of the unknowns.
+
+        Densities that solve on the whole mesh get processes by their values at its nodes: by
+        kernels, a gradient would keep one for each point, inducing point and unknown, which takes
+        gigabytes.
+        """
+        name, density = self.engine.name, self.engine.density
+        priors = {name: prior.distribution() for name, prior in self.unknowns.items()}
+        if nested and (name in (table.AUTO, table.AMORTISE) or density == table.SURROGATE):
+            return priors
+        prescribed = prescribed_at(self.boundary).values()
+        return {
+            name: replace(prior, at_nodes=True)
+            if isinstance(prior, GP) and name not in prescribed
+            else prior
+            for name, prior in priors.items()
+        }
 
     def further_measurements(self) -> list[MeasurementTable]:
         """Those beside the observations, and then those of further experiments."""

@@ -3,7 +3,7 @@
 A value that is held counts by its mean in each step, so that volumes are right wherever it changes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,14 +12,12 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from riesz.case.data.rows import SERIES
+from riesz.case.data.rows import SERIES, DataRows, entries_content, entry_table, rows_at_places
 from riesz.case.table import FileTable
 from riesz.errors import FileFormatError
 from riesz.fem.terms.series import HELD, Series, mean_shares, series
 from riesz.fem.time.axis import TimeAxis
-from riesz.io.store.files import csv_content
-from riesz.io.tables.dates import Times
-from riesz.io.tables.layers import TextTable, read_csv, read_table
+from riesz.io.tables.layers import TextTable, read_table
 
 NAME, TIME, VALUE = "name", "time", "value"
 """The columns of a run's own table of series."""
@@ -29,35 +27,35 @@ Numbers = Float[np.ndarray, " row"]
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Values from some times on, one a row; what they are of, and where rows are, for messages."""
+    """Values from some times on, and what they are of, for messages."""
 
     what: str
-    values: Numbers
-    times: Times
-    at: Callable[[int], str]
+    rows: DataRows
 
     def along(self, axis: TimeAxis) -> tuple[Numbers, Numbers]:
         """Times on the axis, which rise, and values.
 
         Raises where nothing is told of the beginning, or two things of one time.
         """
-        given = self.times.values()
-        when = axis.numbers(given, f"{self.at(0)}: times of {self.what}")
+        rows = self.rows
+        assert rows.times is not None  # the tables were validated
+        given = rows.times.values()
+        when = axis.numbers(given, f"{rows.at(0)}: times of {self.what}")
         order = np.argsort(when, kind="stable")
         when = when[order]
         (twice,) = np.nonzero(np.diff(when) <= 0)
         if twice.size:
             row = int(order[twice[0] + 1])
             raise FileFormatError(
-                f"{self.at(row)}: {self.what} has two values at {given[row]}: keep one."
+                f"{rows.at(row)}: {self.what} has two values at {given[row]}: keep one."
             )
         if when[0] > axis.times[0]:
             row, first = int(order[0]), axis.dates(axis.times[:1])[0]
             raise FileFormatError(
-                f"{self.at(row)}: {self.what} has no value before {given[row]}, but [time] starts "
+                f"{rows.at(row)}: {self.what} has no value before {given[row]}, but [time] starts "
                 f"at {first}: add a row for that time, or an earlier one."
             )
-        return when, self.values[order]
+        return when, rows.values[order]
 
     def means(self, axis: TimeAxis) -> Float[np.ndarray, " step"]:
         """In each step, of values that hold until the next row, and the last for good."""
@@ -84,30 +82,23 @@ def read_series(
     folder: Path, tables: Mapping[str, SeriesTable], kept: Path | None = None
 ) -> dict[str, History]:
     """All series; or those that a run `kept`, in its folder."""
-    own = None if kept is None or not tables else read_csv(kept / SERIES)
     result = {}
     for name, one in tables.items():
-        if own is None:
+        if kept is None:
             rows = read_table(folder / one.file, layer=one.layer, value=one.value)
             result[name] = history_in(rows, name, one.date, one.value)
         else:
-            rows = own.select(np.array(own.words(NAME)) == name)
-            result[name] = history_in(rows, name, TIME, VALUE)
+            result[name] = history_in(entry_table(kept / SERIES, name), name, TIME, VALUE)
     return result
 
 
 def history_in(table: TextTable, name: str, date: str, value: str) -> History:
-    return History(f"the series {name}", table.numbers(value), table.times(date), table.at)
+    return History(f"the series {name}", rows_at_places(table, (), value, date=date))
 
 
 def series_content(histories: Histories) -> bytes:
     """All of them, as a run folder keeps them: files may change."""
-    rows = (
-        (name, *row)
-        for name, one in histories.items()
-        for row in zip(one.times.format(), one.values.tolist(), strict=True)
-    )
-    return csv_content((NAME, TIME, VALUE), rows)
+    return entries_content((NAME, VALUE, TIME), {key: one.rows for key, one in histories.items()})
 
 
 def series_on(

@@ -2,22 +2,29 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.case.data.oddities import place_numbers
-from riesz.case.data.rows import AXES, WELLS, DataRows, plain_rows, rows_at_places
+from riesz.case.data.rows import (
+    AXES,
+    WELLS,
+    DataRows,
+    entries_content,
+    entry_table,
+    plain_rows,
+    rows_at_places,
+)
 from riesz.case.data.schema import CRS
 from riesz.case.file.stresses import History
 from riesz.case.table import FileTable, NumberOrName, parse_table
 from riesz.fem.terms.series import series
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.fem.time.axis import TimeAxis
-from riesz.io.store.files import csv_content
-from riesz.io.tables.layers import read_csv, read_table
+from riesz.io.tables.layers import read_table
 
 RATE, TIME, NAME = "rate", "time", "name"
 """Keys of a well, and the columns that they name unless told otherwise."""
@@ -132,14 +139,8 @@ class WellPoints:
         for own in self.groups:
             x, y = rows.points[own[0]]
             what = f"the rate of the well at ({x:.10g}, {y:.10g})"
-            at = partial(self.line, own)
-            history = History(what, rows.values[own], rows.times.rows(own), at)
-            result.append(history.means(axis))
+            result.append(History(what, rows.rows(own)).means(axis))
         return np.stack(result, axis=1)
-
-    def line(self, own: Rows, row: int) -> str:
-        """Where a row of one well is, for messages."""
-        return self.rows.at(int(own[row]))
 
 
 def read_wells(
@@ -170,8 +171,7 @@ def entry_wells(
         file = path.parent / table.file
         own = read_table(file, layer=table.layer, value=str(table.rate or RATE))
     else:
-        every = read_csv(kept / WELLS)
-        own = every.select(every.numbers(ENTRY) == number)
+        own = entry_table(kept / WELLS, number)
         named = {"date": table.date and TIME, "name": table.name and NAME}
         table = table.model_copy(update=dict.fromkeys((*AXES, RATE, "crs")) | named)
     x, y, rate = (str(getattr(table, key) or key) for key in (*AXES, RATE))
@@ -216,12 +216,6 @@ def well_sources(wells: Sequence[WellPoints], axis: TimeAxis | None = None) -> W
 
 def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> bytes:
     """The wells that came from files, as a run folder keeps them: files may change, or be large."""
-    lines = []
-    for number, (one, table) in enumerate(zip(wells, tables, strict=True)):
-        if table.file is not None:
-            rows = one.rows
-            nothing = [""] * rows.num_rows
-            times = nothing if rows.times is None else rows.times.format()
-            columns = (*rows.points.T.tolist(), rows.values.tolist(), times, rows.sites or nothing)
-            lines += [[number, *row] for row in zip(*columns, strict=True)]
-    return csv_content((ENTRY, *AXES, RATE, TIME, NAME), lines)
+    each = enumerate(zip(wells, tables, strict=True))
+    entries = {number: one.rows for number, (one, table) in each if table.file is not None}
+    return entries_content((ENTRY, *AXES, RATE, TIME, NAME), entries)
