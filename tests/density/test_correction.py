@@ -45,9 +45,8 @@ def exact_sample(monkeypatch):
         many = {"r_hat": jnp.ones(1), "effective_draws": jnp.full(1, 1e6)}
         calm = {"diverging": jnp.zeros(draws.shape[:2], bool)}
         result = Inferred(EmpiricalDraws(jnp.asarray(draws)), many | calm)
-        problem = linear_problem()
-        target = TargetDensity(Approximate(problem), ("a",))
-        return correct_draws(problem, target, result, ExactStates(), logs.size, jr.key(0))
+        target = TargetDensity(Approximate(linear_problem()), ("a",))
+        return correct_draws(target, result, ExactStates(), logs.size, jr.key(0))
 
     return with_log_ratios
 

@@ -18,7 +18,7 @@ from riesz.method.base import AbstractMethod, Inferred, TargetDensity, Work
 from riesz.method.settings import Settings, as_solver
 from riesz.notes import Note
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior, engine_label
-from riesz.problem.problem import InverseProblem
+from riesz.problem.problem import InverseProblem, in_precision
 
 
 class Prepared(NamedTuple):
@@ -34,18 +34,12 @@ class AbstractDensityKind(Settings, ABC):
     """A posterior density of inverse problems, by its settings."""
 
     needs_float64: ClassVar[bool] = True  # it solves the equation on the whole mesh
-    takes_time: ClassVar[bool] = False  # equations in time
     compiling: ClassVar[float] = 0.0  # seconds, roughly, beside those of a method
 
     def check(self, problem: InverseProblem) -> None:
         """Raise, before any work is done, where there is no such density of the problem."""
         if self.needs_float64:
             require_float64(problem.forward)
-        if problem.time is not None and not self.takes_time:
-            raise RieszError(
-                f"{self.name} takes steady states, and this equation is one in time: use "
-                "the densities exact, marginal, surrogate or relaxed."
-            )
 
     def check_method(self, method: AbstractMethod) -> None:
         """Raise where settings of a method would do nothing."""
@@ -61,8 +55,17 @@ class AbstractDensityKind(Settings, ABC):
     def posterior(self, problem: InverseProblem, method: AbstractMethod, work: Work) -> Posterior:
         """By a method, with notes that say what a reader must know."""
         prepared = self.prepare(problem, method, work)
-        result = method.infer(prepared.target, work)
+        result = self.infer(prepared.target, method, work)
+        result = Inferred(
+            in_precision(result.distribution, problem.forward.dtype),
+            prepared.history | result.history,
+            (*prepared.notes, *result.notes),
+        )
         return self.with_states(problem, method, result, prepared.states, work)
+
+    def infer(self, target: TargetDensity, method: AbstractMethod, work: Work) -> Inferred:
+        """By the method; approximations have more to do after it."""
+        return method.infer(target, work)
 
     def with_states(
         self,

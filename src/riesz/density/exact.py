@@ -194,7 +194,6 @@ class Exact(AbstractDensityKind):
     """The posterior itself: the equation is solved on the whole mesh for each value."""
 
     name: ClassVar[str] = "exact"
-    takes_time: ClassVar[bool] = True
 
     linear_solver: Solver = Automatic()
 
@@ -275,26 +274,27 @@ def predict_both(
 
 
 def correct_draws(
-    problem: InverseProblem,
     target: TargetDensity,
     result: Inferred,
     states: ExactStates,
     num_exact: int,
     key: PRNGKeyArray,
 ) -> Inferred:
-    """Draws of an approximate density, drawn again by the weights that exact solves give them.
+    """Draws of chains by an approximate density, drawn again by the weights that so many exact
+    solves give them.
 
     Where the equation could not be solved there is no exact posterior, and no weight; and a chain
     that is where the exact posterior is not loses its draws.
     """
     density, by_chain = target.density, result.distribution
+    if not num_exact or not isinstance(by_chain, EmpiricalDraws):
+        return result
     assert isinstance(density, AbstractRecordDensity)
-    assert isinstance(by_chain, EmpiricalDraws)
     num_chains, num_draws, _ = by_chain.by_chain.shape
     chosen = evenly_spaced(num_draws, -(-num_exact // num_chains))
     history = {n: rows[:, chosen] if rows.ndim > 1 else rows for n, rows in result.history.items()}
     draws = by_chain.by_chain[:, chosen]
-    exact = solve_at(problem, states, flatten_chains(draws))
+    exact = solve_at(density.problem, states, flatten_chains(draws))
     logs = density_errors(density, exact).log_ratios
     if not np.isfinite(logs).any():
         raise EngineError(

@@ -37,7 +37,7 @@ from riesz.errors import EngineError, RieszError
 from riesz.fem.assembly import jacobian, source_rates
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.fem.root import require_float64
-from riesz.method.base import GRADIENT, AbstractMethod, TargetDensity, Work
+from riesz.method.base import GRADIENT, AbstractMethod, Inferred, TargetDensity, Work
 from riesz.method.checkpoint import NO_CHECKPOINT, leaves_of
 from riesz.method.mcmc.chains import ChainsState, Plan, restore_modes, run_chains
 from riesz.method.mcmc.hamiltonian import Chain, Modes, init
@@ -46,8 +46,8 @@ from riesz.method.newton import NUM_SEARCHES, search_origin
 from riesz.method.settings import Count, CountOrZero, Solver
 from riesz.posterior.checks import rms_of
 from riesz.posterior.density import AbstractRecordDensity
-from riesz.posterior.family import Draws, EmpiricalDraws
-from riesz.posterior.posterior import ExactStates, Posterior, latent_values
+from riesz.posterior.family import Draws
+from riesz.posterior.posterior import ExactStates, latent_values
 from riesz.posterior.sobol import spread_normals
 from riesz.problem.linearity import by_equation
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -269,15 +269,11 @@ class ReducedBasis(AbstractDensityKind):
         own = method.cost(SECONDS, problem.num_coordinates, len(problem.observed))
         return solve * exact + own
 
-    def posterior(self, problem: InverseProblem, method: AbstractMethod, work: Work) -> Posterior:
-        target, states, history, _ = self.prepare(problem, method, work)
+    def infer(self, target: TargetDensity, method: AbstractMethod, work: Work) -> Inferred:
         # After the chains their draws are weighed.
         result = method.infer(target, work._replace(deadline=work.deadline.sooner(CHAINS)))
-        if self.num_exact and isinstance(result.distribution, EmpiricalDraws):
-            key, solves = jr.split(jr.key(work.seed), 3)[2], states_by(self.linear_solver)
-            result = correct_draws(problem, target, result, solves, self.num_exact, key)
-        result = result._replace(history=result.history | history)
-        return self.with_states(problem, method, result, states, work)
+        key, states = jr.split(jr.key(work.seed), 3)[2], states_by(self.linear_solver)
+        return correct_draws(target, result, states, self.num_exact, key)
 
     def prepare(self, problem: InverseProblem, method: AbstractMethod, work: Work) -> Prepared:
         searching, preparing, _ = jr.split(jr.key(work.seed), 3)

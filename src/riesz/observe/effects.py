@@ -74,12 +74,6 @@ class WithEffects(AbstractLikelihood):
     def censored(self) -> Bool[Array, " sensor"] | None:
         return self.base.censored
 
-    def shifts(self, z: PyTree) -> dict[str, Float[Array, "sensor value"]]:
-        result = {} if self.design is None else {self.name: self.design}
-        if self.local is not None:
-            result[self.local_name] = self.local.by_weight(numbers_in(z[self.local_name]))
-        return result
-
     @property
     def noise(self) -> AbstractLikelihood:
         return self.base

@@ -92,17 +92,6 @@ class Joint(AbstractLikelihood):
     def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
         return self.each[0].new(mean, z)
 
-    def shifts(self, z: PyTree) -> dict[str, Float[Array, "sensor value"]]:
-        result: dict[str, Float[Array, "sensor value"]] = {}
-        start = 0
-        for one, size in self.parts(0):
-            for name, matrix in one.shifts(z).items():
-                whole = jnp.zeros((sum(self.sizes), matrix.shape[1]), matrix.dtype)
-                whole = result.get(name, whole).at[start : start + size].add(matrix)
-                result[name] = whole
-            start += size
-        return result
-
     is_normal = flag_of("is_normal", all)
     is_independent = flag_of("is_independent", all)
     is_additive = flag_of("is_additive", all)

@@ -143,13 +143,6 @@ class AbstractLikelihood(eqx.Module):
         """Which observations are only known to lie below their value; None where all are exact."""
         return None
 
-    def shifts(self, z: PyTree) -> dict[str, Float[Array, "sensor value"]]:
-        """What shifts the mean beside the state: by unknown, the matrix of its values.
-
-        Where an unknown has scales, those of `z` are in the matrix, and its other values are meant.
-        """
-        return {}
-
     def log_prob(
         self, observed: Float[Array, " sensor"], predicted: Float[Array, " sensor"], z: PyTree
     ) -> Float[Array, ""]:

@@ -61,12 +61,8 @@ class LocalEffect(eqx.Module):
         return kernels.with_scales(self.kernel, weights[:count]), weights[count:]
 
     def at_sensors(self, weights: Float[Array, " weight"]) -> Float[Array, " sensor"]:
-        return self.by_weight(weights) @ self.split(weights)[1]
-
-    def by_weight(self, weights: Float[Array, " weight"]) -> Float[Array, "sensor place"]:
-        """What each weight adds at the sensors, by the scales among them."""
         kernel, own = self.split(weights)
-        return kernel.matrix(self.points.astype(own.dtype), self.places.astype(own.dtype))
+        return kernel.matrix(self.points.astype(own.dtype), self.places.astype(own.dtype)) @ own
 
     def moments_at(
         self, points: Float[np.ndarray, "point dim"], weights: Float[np.ndarray, "draw weight"]

@@ -177,6 +177,7 @@ class Parts(eqx.Module):
     linear: Int[Array, " linear"]
     others: Int[Array, " other"]
     in_state: Int[Array, " state"]  # which of the linear ones the state depends on
+    in_shift: Int[Array, " shift"]  # and what data differ by from it
     names: tuple[str, ...] = eqx.field(static=True)  # of unknowns with linear coordinates
 
     @property
@@ -247,7 +248,9 @@ def linear_parts(problem: InverseProblem) -> Parts:
         if np.isin(np.arange(part.start, part.stop), linear).any()
     )
     in_state = np.flatnonzero(read_by_state(problem)[linear])
-    return Parts(on_device(linear), on_device(others), on_device(in_state), names)
+    shifting = places_of(problem, beside_the_equation(problem)[1].reads)
+    in_shift = np.flatnonzero(np.isin(linear, shifting))
+    return Parts(*map(on_device, (linear, others, in_state, in_shift)), names=names)
 
 
 def read_by_state(

@@ -544,7 +544,7 @@ def test_values_for_which_the_data_have_no_covariance_are_left_out_of_draws():
     source = Component("f", lambda scales: rows, np.arange(0), np.arange(2))
     noise = (lambda given: np.full(2, np.exp(given[0])), np.arange(1))
     model = DataModel((source,), np.array([1.0, 1.1]), *noise, 1, 2)
-    parts = Parts(jnp.array([1, 2]), jnp.array([0]), jnp.array([0, 1]), ("f",))
+    parts = Parts(jnp.array([1, 2]), jnp.array([0]), jnp.array([0, 1]), jnp.array([], int), ("f",))
     found = draw_on_host(model.system, parts, np.array([[0.0], [-1e3], [0.5]]), 4, seed=0)
     assert found.shape == (2, 4, 3)
     np.testing.assert_array_equal(found[:, 0, 0], [0.0, 0.5])

@@ -86,19 +86,14 @@ def affine_shift(
     problem: InverseProblem, parts: Parts, others: Others, like: Float[Array, " sensor"]
 ) -> tuple[Float[Array, " sensor"], Float[Array, "sensor linear"]]:
     """What the data differ by from the state, such as effects of covariates: as `affine_map`."""
-    latents, origin = problem.latents, jnp.zeros(len(parts.linear), like.dtype)
-    held, z = parts.together(origin, others), parts.z(latents, origin, others)
-    responses = jnp.zeros((len(like), len(origin)), like.dtype)
-    for name, by_value in problem.likelihood.shifts(z).items():
-        if name not in parts.names:
-            continue
-        latent, part = latents.latents[name], latents.slices()[name]
-        first = latent.num_scales
-        scales, rest = held[part][:first], jnp.zeros(part.stop - part.start - first, like.dtype)
-        values = jax.jacfwd(lambda own, one=latent, known=scales: one.value_given(known, own))(rest)
-        places = jnp.searchsorted(parts.linear, jnp.arange(part.start + first, part.stop))
-        responses = responses.at[:, places].set(by_value @ values[first:])
-    return problem.likelihood.mean(jnp.zeros_like(like), z), responses
+    origin = jnp.zeros(len(parts.linear), like.dtype)
+
+    def shift(own: Float[Array, " shift"]) -> Float[Array, " sensor"]:
+        z = parts.z(problem.latents, origin.at[parts.in_shift].set(own), others)
+        return problem.likelihood.mean(jnp.zeros_like(like), z)
+
+    own = origin[parts.in_shift]
+    return shift(own), embed_responses(jax.jacfwd(shift)(own), parts.in_shift, len(origin))
 
 
 def embed_responses(

@@ -125,7 +125,6 @@ class Marginal(AbstractDensityKind):
     """
 
     name: ClassVar[str] = MARGINAL
-    takes_time: ClassVar[bool] = True
     compiling: ClassVar[float] = -20.0
 
     num_draws: Count = 400

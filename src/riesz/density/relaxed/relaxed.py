@@ -157,7 +157,6 @@ class Relaxed(AbstractDensityKind):
     """
 
     name: ClassVar[str] = "relaxed"
-    takes_time: ClassVar[bool] = True
     compiling: ClassVar[float] = 30.0
 
     epsilon_rel: Epsilon = 0.1

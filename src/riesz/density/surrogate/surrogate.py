@@ -48,8 +48,8 @@ from riesz.method.settings import Count, CountOrZero, Flag
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.rows import full_precision
 from riesz.posterior.density import AbstractRecordDensity
-from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws, full_rank
-from riesz.posterior.posterior import ExactStates, Posterior, SurrogateStates
+from riesz.posterior.family import AbstractGaussian, Draws, full_rank
+from riesz.posterior.posterior import ExactStates, SurrogateStates
 from riesz.problem.linearity import once_per_problem
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 from riesz.surrogate.networks import with_more_features
@@ -100,7 +100,6 @@ class Surrogate(RoundSettings, AbstractDensityKind):
     name: ClassVar[str] = "surrogate"
     needs_float64: ClassVar[bool] = False
     compiling: ClassVar[float] = 60.0
-    takes_time: ClassVar[bool] = True
 
     width: Count = 32
     features: Count = 64
@@ -131,25 +130,14 @@ class Surrogate(RoundSettings, AbstractDensityKind):
             return training
         return training + method.cost(SECONDS, problem.num_coordinates, len(problem.observed))
 
-    def posterior(self, problem: InverseProblem, method: AbstractMethod, work: Work) -> Posterior:
-        prepared = self.prepare(problem, method, work)
-        target, states, history, notes = prepared
+    def infer(self, target: TargetDensity, method: AbstractMethod, work: Work) -> Inferred:
         assert isinstance(target.near, AbstractGaussian)
-        result = Inferred(target.near, {})
-        if not isinstance(method, GaussianVI):
-            with full_precision(), jax.enable_x64(True):
-                result = method.infer(target, work)
-                if self.num_exact and isinstance(result.distribution, EmpiricalDraws):
-                    own, key = target.density, jr.fold_in(jr.key(work.seed), 1)
-                    assert isinstance(own, SurrogateDensity)
-                    exact = states_by(Automatic())
-                    result = correct_draws(own.problem, target, result, exact, self.num_exact, key)
-        result = Inferred(
-            in_precision(result.distribution, problem.forward.dtype),
-            history | result.history,
-            (*notes, *result.notes),
-        )
-        return self.with_states(problem, method, result, states, work)
+        if isinstance(method, GaussianVI):
+            return Inferred(target.near, {})
+        with full_precision(), jax.enable_x64(True):
+            key, states = jr.fold_in(jr.key(work.seed), 1), states_by(Automatic())
+            result = method.infer(target, work)
+            return correct_draws(target, result, states, self.num_exact, key)
 
     def prepare(self, problem: InverseProblem, method: AbstractMethod, work: Work) -> Prepared:
         """A surrogate that is right around q, and q."""
