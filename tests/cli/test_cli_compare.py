@@ -13,7 +13,7 @@ from riesz.amortise.engine import Amortise
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.run.compare import engine_of_run
 from riesz.case.run.folder import Run
-from riesz.comparison.results import Comparison, Model
+from riesz.comparison.results import BLOCKS, ONE, Comparison, Model
 from riesz.diagnose.held_out import HeldOut
 from riesz.io.store.results import read_results
 
@@ -22,7 +22,7 @@ def made_up(name, engine, level):
     log_density = level + 0.1 * np.random.default_rng(len(name)).normal(size=9)
     draws = 0.02 * log_density + np.array([[-0.1], [0.1]])
     kept = HeldOut(np.zeros(9), log_density, draws, np.zeros(3), ("weights",) * 3)
-    return Model(name, engine, kept, kept, 2.5 if engine else None)
+    return Model(name, engine, {ONE: kept, BLOCKS: kept}, 2.5 if engine else None)
 
 
 @pytest.fixture

@@ -63,8 +63,8 @@ def test_wells_are_left_out_as_exact_posteriors_do_with_kriging_of_dates_beside(
     for how, block in ((ONE, np.arange(9)), (BLOCKS, WELL)):
         exact = left_out_exactly(fitted.problem, block)
         np.testing.assert_allclose(
-            found.model("closed").record(how).log_densities, exact, rtol=1e-5, atol=1e-6
+            found.model("closed").held_out[how].log_densities, exact, rtol=1e-5, atol=1e-6
         )
-    near = found.model("drawn").alone.log_densities
+    near = found.model("drawn").held_out[ONE].log_densities
     np.testing.assert_allclose(near, left_out_exactly(fitted.problem, np.arange(9)), atol=0.3)
     assert [one.name for one in found.models] == ["closed", "drawn", "kriging", "plane"]

@@ -59,15 +59,15 @@ def ways(found):
 
 def test_closed_forms_are_those_of_exact_fits_without_each_observation_and_each_block(found):
     for how, block in ways(found):
-        held_out = found.model("closed").record(how)
+        held_out = found.model("closed").held_out[how]
         np.testing.assert_allclose(
             held_out.log_densities, left_out_exactly(NOISE, block), rtol=1e-6
         )
-    assert set(found.model("closed").by_blocks.how) == {"closed form"}
+    assert set(found.model("closed").held_out[BLOCKS].how) == {"closed form"}
 
 
 def test_differences_are_paired(found):
-    ours, theirs = (found.model(name).alone.log_densities for name in ("closed", KRIGING))
+    ours, theirs = (found.model(name).held_out[ONE].log_densities for name in ("closed", KRIGING))
     apart = found.difference("closed", KRIGING, how=ONE)
     assert apart.mean == pytest.approx(np.mean(ours - theirs))
     assert apart.error == pytest.approx(stats.sem(ours - theirs))
@@ -106,8 +106,10 @@ def test_blocks_of_one_are_left_out_as_single_observations_are_in_any_order():
     found = compare(integrated(), blocks=order, refit=False)
     for name in (KRIGING, PLANE):
         model = found.model(name)
-        np.testing.assert_allclose(model.by_blocks.log_densities, model.alone.log_densities)
-        np.testing.assert_allclose(model.by_blocks.k_hat[order], model.alone.k_hat)
+        np.testing.assert_allclose(
+            model.held_out[BLOCKS].log_densities, model.held_out[ONE].log_densities
+        )
+        np.testing.assert_allclose(model.held_out[BLOCKS].k_hat[order], model.held_out[ONE].k_hat)
 
 
 def test_a_model_ties_with_itself():
@@ -124,9 +126,9 @@ def test_a_fit_without_a_block_is_by_the_engine_of_the_posterior():
     block = np.repeat([0, 1], [9, 3])
     found = compare({"fitted": fitted}, blocks=block, refit=True)
     model = found.model("fitted")
-    assert model.by_blocks.how[0] == "refit"
+    assert model.held_out[BLOCKS].how[0] == "refit"
     exact = left_out_exactly(NOISE, block)
-    np.testing.assert_allclose(model.by_blocks.log_densities[:9], exact[:9], atol=0.2)
+    np.testing.assert_allclose(model.held_out[BLOCKS].log_densities[:9], exact[:9], atol=0.2)
     matrix, offset = response()
     covariance = matrix @ matrix.T + NOISE**2 * np.eye(12)
     misfit = np.asarray(linear_problem().observed) - offset

@@ -16,6 +16,9 @@ NUM_BLOCKS, FEWEST_IN_BLOCK = 8, 3
 NUM_STARTS = 10
 """Of k-means: the tightest of them is taken."""
 
+ONE, BLOCKS = "one at a time", "by blocks"
+"""Ways of leaving out."""
+
 Block = Int[np.ndarray, " sensor"]
 """The number of each sensor's block, from zero."""
 

@@ -66,7 +66,7 @@ def compare(
         Model(
             name,
             one.engine or "posterior",
-            *leave_out.elpd_by(one, how, (engines or {}).get(name)),
+            leave_out.elpd_by(one, how, (engines or {}).get(name)),
             log_evidence=one.log_evidence,
         )
         for name, one in named.items()
@@ -82,10 +82,10 @@ def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison 
     if no_rivals([problem]) is not None:
         return None
     how = leave_out_of(problem, None, None, seed)
-    pair = leave_out.elpd_by_problem(problem, how)
-    if pair is None:
+    held_out = leave_out.elpd_by_problem(problem, how)
+    if held_out is None:
         return None
-    model = Model("equation", engine_label("laplace", MARGINAL), *pair)
+    model = Model("equation", engine_label("laplace", MARGINAL), held_out)
     return beside_rivals([model], [problem], how)
 
 
@@ -130,7 +130,7 @@ def beside_rivals(
         for name, rival in rival_models(points, how.observed, times=times, design=design).items():
             called = name if design is None else f"{name} with covariates"
             called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
-            result.append(Model(called, "", *leave_out.elpd_by_model(rival, how), knows=knows))
+            result.append(Model(called, "", leave_out.elpd_by_model(rival, how), knows=knows))
     if back is not None:
         result = [one.in_unit(back) for one in result]
     return Comparison(tuple(result), how.block, how.seed, lacking, unit)

@@ -18,13 +18,13 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from numpy.typing import ArrayLike
 
 from riesz.arrays import on_device
-from riesz.comparison.blocks import Block
+from riesz.comparison.blocks import BLOCKS, ONE, Block
 from riesz.comparison.rivals import LikelyValues, likely_values, of_rows
 from riesz.density.engine import AbstractEngine, Engine
 from riesz.density.marginal.host import DataModel, data_model, rough_mode
 from riesz.density.marginal.linear import data_map
 from riesz.density.marginal.points import AbstractPointMap, point_map_at_sensors
-from riesz.density.marginal.systems import AbstractDataSystem, DataSpace, Groups, Rows
+from riesz.density.marginal.systems import AbstractDataSystem, DataSpace, Groups
 from riesz.diagnose.held_out import (
     NUM_DRAWS,
     AbstractMixture,
@@ -100,8 +100,8 @@ LARGEST_SHARED = 5e7
 BUDGET = 120.0
 """Seconds that refits may take together, roughly, where nobody asked for them."""
 
-Pair = tuple[HeldOut, HeldOut | None]
-"""Each observation left out by itself, and by blocks."""
+HeldOutByWay = dict[str, HeldOut]
+"""Each observation left out by itself, and by blocks where there are any."""
 
 Others = Float[np.ndarray, "value other"]
 PerOther = Float[np.ndarray, " other"]
@@ -117,60 +117,59 @@ class LeaveOut(NamedTuple):
     seed: int
 
     @property
-    def singles(self) -> Groups:
-        return single_groups(len(self.observed))
-
-    @property
-    def blocks(self) -> Groups | None:
+    def groups(self) -> dict[str, Groups]:
+        """Each observation by itself and, where there are enough places, blocks of them."""
+        alone = {ONE: single_groups(len(self.observed))}
         if self.block is None:
-            return None
-        return [self.block_rows(number) for number in range(int(self.block.max()) + 1)]
+            return alone
+        numbers = range(int(self.block.max()) + 1)
+        return alone | {BLOCKS: [np.flatnonzero(self.block == number) for number in numbers]}
 
-    def block_rows(self, number: int) -> Rows:
-        return np.flatnonzero(self.block == number)
+    def by(self, mixtures: Sequence[AbstractMixture], again: Again | None) -> HeldOutByWay:
+        """By a mixture for each way of leaving out; blocks may be by another fit."""
+        refits = {BLOCKS: again}
+        return {
+            way: predictive_densities(one, self.observed, groups, self.seed, refits.get(way))
+            for one, (way, groups) in zip(mixtures, self.groups.items(), strict=True)
+        }
 
-    def mixtures(
-        self, systems: Iterable[AbstractDataSystem], shares: PerOther
-    ) -> list[NormalMixture]:
-        """For single observations, and for blocks where there are any."""
-        divisions = [self.singles, *([] if self.blocks is None else [self.blocks])]
-        return normal_mixtures(systems, shares, self.observed, divisions)
+    def by_systems(
+        self,
+        solve: Callable[[Others], Iterable[AbstractDataSystem]],
+        known: LikelyValues,
+        again: Callable[[int], LikelyValues] | None,
+    ) -> HeldOutByWay:
+        """By closed forms given each of some values; where their weights fail, given others."""
 
-    def without(
-        self, number: int, systems: Iterable[AbstractDataSystem], shares: PerOther
-    ) -> NormalMixture:
-        """What the others say of a block, which they did not see."""
-        division = [self.block_rows(number)]
-        return normal_mixtures(systems, shares, self.observed, [division])[0]
+        def mixtures(given: LikelyValues, divisions: Sequence[Groups]) -> list[NormalMixture]:
+            return normal_mixtures(solve(given.values), given.weights, self.observed, divisions)
 
-    def by(self, mixtures: Sequence[AbstractMixture], again: Again | None) -> Pair:
-        """By the first of the mixtures one at a time, and by the last of them in blocks."""
-        alone = predictive_densities(mixtures[0], self.observed, self.singles, self.seed)
-        if self.blocks is None:
-            return alone, None
-        rest = (self.observed, self.blocks, self.seed, again)
-        return alone, predictive_densities(mixtures[-1], *rest)
+        def without(number: int) -> NormalMixture:
+            assert again is not None
+            return mixtures(again(number), [[self.groups[BLOCKS][number]]])[0]
+
+        every = mixtures(known, list(self.groups.values()))
+        return self.by(every, None if again is None else without)
 
 
 Refits = Callable[[int], Posterior]
 """A fit without a block, given by its number."""
 
 
-def elpd_by_model(model: DataModel, how: LeaveOut, mode: PerOther | None = None) -> Pair:
+def elpd_by_model(model: DataModel, how: LeaveOut, mode: PerOther | None = None) -> HeldOutByWay:
     """For data that are normal given few scales, whose most probable values may be known."""
     model = model.with_cache()  # what weighs a value of the scales leaves blocks out by it, too
     likely = likely_values(model, mode=mode, seed=how.seed)
 
-    def refit_scales(number: int) -> NormalMixture:
-        rest = np.setdiff1d(np.arange(len(model.misfit)), how.block_rows(number))
-        again = likely_values(of_rows(model, rest), start=likely.mean, seed=how.seed)
-        return how.without(number, map(model.system, again.values), again.weights)
+    def scales_without(number: int) -> LikelyValues:
+        rest = np.setdiff1d(np.arange(len(model.misfit)), how.groups[BLOCKS][number])
+        return likely_values(of_rows(model, rest), start=likely.mean, seed=how.seed)
 
-    mixtures = how.mixtures(map(model.system, likely.values), likely.weights)
-    return how.by(mixtures, None if how.refit is False else refit_scales)
+    again = None if how.refit is False else scales_without
+    return how.by_systems(lambda values: map(model.system, values), likely, again)
 
 
-def elpd_by_problem(problem: InverseProblem, how: LeaveOut) -> Pair | None:
+def elpd_by_problem(problem: InverseProblem, how: LeaveOut) -> HeldOutByWay | None:
     """Before any fit, by closed forms; None where unknowns do more than scale or blur."""
     model, mode = model_of_data(problem), rough_mode(problem)
     if model is None or mode is None:
@@ -182,7 +181,9 @@ def model_of_data(problem: InverseProblem) -> DataModel | None:
     return data_model(problem, linear_parts(problem), point_map_at_sensors(problem))
 
 
-def elpd_by(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None = None) -> Pair:
+def elpd_by(
+    posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None = None
+) -> HeldOutByWay:
     """For a posterior, by closed forms as far as they go; refits are by the engine."""
     method = posterior.engine.partition("(")[0]
     if engine is None and method in METHODS and method != AMORTISE:
@@ -193,10 +194,11 @@ def elpd_by(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None =
     if not posterior.problem.likelihood.is_independent:
         return elpd_of_shared_noise(posterior, how)
     again = None if fits is None else lambda number: draw_mixture(fits(number), NUM_REFIT, how.seed)
-    return how.by([draw_mixture(posterior, NUM_DRAWS, how.seed)], again)
+    drawn = draw_mixture(posterior, NUM_DRAWS, how.seed)
+    return how.by([drawn] * len(how.groups), again)
 
 
-def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) -> Pair:
+def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) -> HeldOutByWay:
     problem, parts = posterior.problem, linear_parts(posterior.problem)
     # What holds of the data before a fit holds after it, by the same numbers.
     if (result := elpd_by_problem(problem, how)) is not None:
@@ -207,14 +209,8 @@ def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) 
         for own in values:
             yield by_root(*jax.block_until_ready(moments_of(problem, parts, on_device(own), at)))
 
-    def refit_hyper(number: int) -> NormalMixture:
-        assert fits is not None
-        again = hyper_values(fits(number), parts, how.seed)
-        return how.without(number, solve(again.values), again.weights)
-
-    known = hyper_values(posterior, parts, how.seed)
-    mixtures = how.mixtures(solve(known.values), known.weights)
-    return how.by(mixtures, None if fits is None else refit_hyper)
+    again = None if fits is None else lambda number: hyper_values(fits(number), parts, how.seed)
+    return how.by_systems(solve, hyper_values(posterior, parts, how.seed), again)
 
 
 @eqx.filter_jit
@@ -246,14 +242,15 @@ def hyper_values(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:
     return LikelyValues(others, counts / counts.sum())
 
 
-def elpd_of_shared_noise(posterior: Posterior, how: LeaveOut) -> Pair:
+def elpd_of_shared_noise(posterior: Posterior, how: LeaveOut) -> HeldOutByWay:
     """Given a draw, what observations have in common with those of a block tells of it."""
     check_shared_noise(posterior.problem.likelihood)
     count = int(np.clip(LARGEST_SHARED / len(how.observed) ** 2, 20, 200))
     drawn = quantity_draws(posterior, normal_given, num_draws=count, seed=how.seed)
     kept = ~np.isnan(drawn["misfit"]).any(axis=1)
-    systems = map(by_root, drawn["misfit"][kept], drawn["root"][kept])
-    return how.by(how.mixtures(systems, np.full(int(kept.sum()), 1 / kept.sum())), None)
+    misfits, roots = drawn["misfit"][kept], drawn["root"][kept]
+    alike = LikelyValues(np.zeros((len(roots), 0)), np.full(len(roots), 1 / len(roots)))
+    return how.by_systems(lambda _: map(by_root, misfits, roots), alike, None)
 
 
 def normal_given(

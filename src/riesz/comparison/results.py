@@ -1,6 +1,6 @@
 """What a comparison found: scores of each model, paired differences, and a verdict."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.comparison.blocks import Block
+from riesz.comparison.blocks import BLOCKS, ONE, Block
 from riesz.diagnose.held_out import HeldOut
 from riesz.notes import Note
 
-ONE, BLOCKS = "one at a time", "by blocks"
 KRIGING, PLANE = "kriging", "plane"
 
 NUM_RESAMPLES = 4000
@@ -71,8 +70,7 @@ class Model:
 
     name: str
     engine: str
-    alone: HeldOut
-    by_blocks: HeldOut | None
+    held_out: Mapping[str, HeldOut]  # by the way of leaving out
     log_evidence: float | None = None
     knows: int = 0  # models with the same number know the same covariates
 
@@ -81,25 +79,20 @@ class Model:
         return bool(self.engine)
 
     def in_unit(self, back: Callable[[Any], Any]) -> "Model":
-        by_blocks = None if self.by_blocks is None else self.by_blocks.in_unit(back)
-        return replace(self, alone=self.alone.in_unit(back), by_blocks=by_blocks)
-
-    def record(self, how: str) -> HeldOut:
-        result = self.alone if how == ONE else self.by_blocks
-        assert result is not None
-        return result
+        result = {how: one.in_unit(back) for how, one in self.held_out.items()}
+        return replace(self, held_out=result)
 
     def row(self) -> dict[str, Any]:
         """Its figures by name; None where there is none."""
+        alone, blocks = self.held_out[ONE], self.held_out.get(BLOCKS)
         row: dict[str, Any] = {"model": self.name, "engine": self.engine or None}
-        row |= {"elpd_loo": self.alone.total}
-        row |= {f"{name}_loo": value for name, value in self.alone.means().items()}
-        row |= {"k_hat_loo": finite(self.alone.k_hat.max())}
-        row |= {"doubtful_loo": int(self.alone.unreliable.sum())}
-        if self.by_blocks is not None:
-            row |= {f"{name}_blocks": value for name, value in self.by_blocks.means().items()}
-            row |= {"k_hat_blocks": finite(self.by_blocks.k_hat.max())}
-            row |= {"how_blocks": list(self.by_blocks.how)}
+        row |= {"elpd_loo": alone.total}
+        row |= {f"{name}_loo": value for name, value in alone.means().items()}
+        row |= {"k_hat_loo": finite(alone.k_hat.max())}
+        row |= {"doubtful_loo": int(alone.unreliable.sum())}
+        if blocks is not None:
+            row |= {f"{name}_blocks": value for name, value in blocks.means().items()}
+            row |= {"k_hat_blocks": finite(blocks.k_hat.max()), "how_blocks": list(blocks.how)}
         return row | {"log_evidence": self.log_evidence}
 
 
@@ -133,7 +126,7 @@ class Comparison:
         return tuple(sorted(self.models, key=lambda one: -self.mean_log_density(one)))
 
     def mean_log_density(self, model: Model) -> float:
-        return float(model.record(self.how).log_densities.mean())
+        return float(model.held_out[self.how].log_densities.mean())
 
     def model(self, name: str) -> Model:
         return next(one for one in self.models if one.name == name)
@@ -143,7 +136,7 @@ class Comparison:
     ) -> Difference:
         """By how much a model is better than another; score is log_density, crps or error."""
         how = self.how if how is None else how
-        ours, theirs = (self.model(one).record(how).scores[score] for one in (name, other))
+        ours, theirs = (self.model(one).held_out[how].scores[score] for one in (name, other))
         apart = ours - theirs
         apart = apart if score == "log_density" else -apart
         block = self.block
@@ -155,7 +148,7 @@ class Comparison:
         """Every two models, in each way and by each score."""
         for number, one in enumerate(self.models):
             for other in self.models[number + 1 :]:
-                for how in (ONE,) if self.block is None else (ONE, BLOCKS):
+                for how in self.models[0].held_out:
                     for score in ("log_density", "crps", "error"):
                         result = self.difference(one.name, other.name, score=score, how=how)
                         if np.isnan(result.mean):
@@ -178,9 +171,9 @@ class Comparison:
         notes += [self.between(ours[0], other) for other in ours[1:]]
         notes += [Note("no_rivals", reason=self.lacking)] if self.lacking else []
         for one in self.models:
-            held_out = one.by_blocks or one.alone
-            lost = {"count": held_out.unreliable.sum(), "is_block": one.by_blocks is not None}
-            notes += [Note("not_left_out", model=one.name, **lost)] if lost["count"] else []
+            lost, is_block = one.held_out[self.how].unreliable.sum(), self.how == BLOCKS
+            note = Note("not_left_out", model=one.name, count=lost, is_block=is_block)
+            notes += [note] if lost else []
         return tuple(notes)
 
     def against(self, ours: str, rival: Model) -> Note:
@@ -210,13 +203,11 @@ class Comparison:
         )
 
     def tables(self) -> Iterator[str]:
-        count = len(self.models[0].alone.observed)
+        count = len(self.models[0].held_out[ONE].observed)
         first = self.ranked[0].name
-        for how in (ONE,) if self.block is None else (ONE, BLOCKS):
-            blocks_text = (
-                "" if how == ONE or self.block is None else f" ({int(self.block.max()) + 1})"
-            )
-            yield f"{count} observations left out {how}{blocks_text}"
+        for how in self.models[0].held_out:
+            number = "" if how == ONE else f" ({len(self.models[0].held_out[how].how)})"
+            yield f"{count} observations left out {how}{number}"
             lines = [["model", "log-density", f"less {first}", "CRPS", "MAE", "in 95 %"]]
             lines[0] += ["k-hat > 0.7", "log-evidence"] if how == ONE else ["k-hat", "how"]
             lines += [self.line(one, how, first) for one in self.ranked]
@@ -228,7 +219,7 @@ class Comparison:
         yield f"log-density and difference: means of an observation; CRPS and MAE in {unit}"
 
     def line(self, one: Model, how: str, first: str) -> list[str]:
-        kept = one.record(how)
+        kept = one.held_out[how]
         means = kept.means()
         apart = self.difference(one.name, first, how=how)
         gap = "" if one.name == first else f"{apart.mean:+.3f} +- {apart.error:.2g}"
