@@ -3,7 +3,7 @@
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -74,12 +74,10 @@ class FileTable(BaseModel):
         return not (value is None or value is False or value in ([], {}))
 
 
-def check_keys_of_kind(table: FileTable, kind: str, keys: Sequence[str]) -> None:
-    """Raise where a table has a key that goes with another kind."""
+def faults_of_kind(table: FileTable, kind: str, keys: Sequence[str]) -> Iterator[str]:
+    """Keys of a table that go with another kind."""
     for key in sorted(table.model_fields_set - {"kind", *keys}):
-        raise ValueError(
-            f"has the key {key!r}, which kind = {kind!r} does not take: it takes {any_of(keys)}"
-        )
+        yield f"has the key {key!r}, which kind = {kind!r} does not take: it takes {any_of(keys)}"
 
 
 def under(place: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def test_limits_logs_noise_columns_and_covariates_reach_the_likelihood(tmp_path)
             .replace('"f"', '"local"'),
             r"has \[unknowns.local\], a name of the effects on values: rename it",
         ),
-        (with_keys("observations", "local_sd = 1.0"), "the key 'local_sd', which needs local"),
+        (with_keys("observations", "local_sd = 1.0"), "the key 'local_sd', which needs 'local'"),
         (with_keys("noise", 'kind = "student-t"'), "below a detection limit, which noise.kind ="),
         (
             with_keys("domain", "margin = 1.0"),

@@ -1,6 +1,7 @@
 """The table [observations] of a problem file: which rows of a file, and what is made of them."""
 
 import datetime
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, PositiveFloat, model_validator
@@ -60,6 +61,18 @@ Where = dict[str, Annotated[Any, PlainValidator(as_filter)]]
 class ObservationsTable(FileTable):
     """What was measured: a file, its columns, which of its rows, and what is made of them."""
 
+    NEEDS = (
+        ("from_", "date", "the column of the dates"),
+        ("to", "date", "the column of the dates"),
+        ("sites", "site", "the column that both tables share"),
+        ("sites_where", "sites", "the table that is filtered"),
+        ("sd_from_scatter", "aggregate", "there must be readings a site"),
+        ("effect_sd", "covariates", "those whose effects it is for"),
+        ("curved", "covariates", "those whose effects could bend"),
+        ("local_range", "local", "true or 'auto'"),
+        ("local_sd", "local", "true or 'auto'"),
+    )
+
     file: str = Field(description="the CSV file, relative to the problem file")
     layer: str | None = None
     crs: CRS = None
@@ -108,55 +121,29 @@ class ObservationsTable(FileTable):
         rasters = {name: file for name, file in given.items() if isinstance(file, str)}
         return content | {"covariates": list(given), "rasters": rasters}
 
-    @model_validator(mode="after")
-    def check(self):
-        for key, other, reason in self.needs():
-            if getattr(self, other) is None:
-                raise ValueError(f"has the key {key!r}, which needs {other!r}: {reason}")
+    def faults(self) -> Iterator[str]:
+        if self.aggregate == "last" and self.date is None:
+            yield "has the key 'aggregate', which needs 'date': the last reading is the latest"
         if self.from_ is not None and self.to is not None and self.from_ > self.to:
-            raise ValueError(f"goes from {self.from_} to {self.to}: from must be before to")
+            yield f"goes from {self.from_} to {self.to}: from must be before to"
         if self.sd is not None and self.sd_from_scatter:
-            raise ValueError("has both sd and sd_from_scatter: keep one of them")
+            yield "has both sd and sd_from_scatter: keep one of them"
         if self.over is not None and self.aggregate is not None:
-            raise ValueError(
+            yield (
                 "has aggregate, and a column that values were counted over: add counts up in the "
                 "file, one row a site"
             )
-        self.check_effects()
-        return self
+        for name in self.covariates:
+            if name in (self.value, self.x, self.y):
+                yield f"has the covariate {name!r}, which is a column of the values"
+            if self.covariates.count(name) > 1:
+                yield f"has the covariate {name!r} twice: name it once"
+        for name in self.log_covariates:
+            if name not in self.covariates:
+                known = any_of(self.covariates) if self.covariates else "none"
+                yield f"has {name!r} in log_covariates: the covariates are {known}"
 
     @property
     def over(self) -> str | None:
         """The column of what counts were taken over."""
         return self.exposure or self.trials
-
-    def needs(self) -> list[tuple[str, str, str]]:
-        """Keys that are given, each with another one that it makes no sense without."""
-        every = [
-            (self.from_ is not None, "from", "date", "the column of the dates"),
-            (self.to is not None, "to", "date", "the column of the dates"),
-            (self.aggregate == "last", "aggregate", "date", "the last reading is the latest"),
-            (self.sites is not None, "sites", "site", "the column that both tables share"),
-            (bool(self.sites_where), "sites_where", "sites", "the table that is filtered"),
-            (self.sd_from_scatter, "sd_from_scatter", "aggregate", "there must be readings a site"),
-        ]
-        return [(key, other, reason) for given, key, other, reason in every if given]
-
-    def check_effects(self) -> None:
-        taken = [name for name in self.covariates if name in (self.value, self.x, self.y)]
-        if taken:
-            raise ValueError(f"has the covariate {taken[0]!r}, which is a column of the values")
-        twice = [name for name in self.covariates if self.covariates.count(name) > 1]
-        if twice:
-            raise ValueError(f"has the covariate {twice[0]!r} twice: name it once")
-        for name in self.log_covariates:
-            if name not in self.covariates:
-                known = any_of(self.covariates) if self.covariates else "none"
-                raise ValueError(f"has {name!r} in log_covariates: the covariates are {known}")
-        if self.effect_sd is not None and not self.covariates:
-            raise ValueError("has the key 'effect_sd', but no covariates whose effects it is for")
-        if self.curved and not self.covariates:
-            raise ValueError("has the key 'curved', but no covariates whose effects could bend")
-        for key in ("local_range", "local_sd"):
-            if getattr(self, key) is not None and not self.local:
-                raise ValueError(f"has the key {key!r}, which needs local = true")

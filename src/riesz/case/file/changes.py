@@ -4,7 +4,7 @@ A value stands in place of that of the problem, or changes it by `{ factor = 2 }
 With `from`, the problem goes on as it was until that time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from riesz.case.data.rows import plain_rows
 from riesz.case.file.schema import ProblemTables
@@ -53,15 +53,13 @@ class WellChange(FileTable):
     x: float | None = None
     y: float | None = None
 
-    @model_validator(mode="after")
-    def check(self):
+    def faults(self) -> Iterator[str]:
         if self.is_new and (None in (self.x, self.y, self.rate) or self.factor is not None):
-            raise ValueError("has a place, which is for a new well: give it x, y and rate")
+            yield "has a place, which is for a new well: give it x, y and rate"
         if not self.is_new and (self.rate is None) == (self.factor is None):
-            raise ValueError("needs either factor, which multiplies the rate, or rate, a new one")
+            yield "needs either factor, which multiplies the rate, or rate, a new one"
         if not self.is_new and self.name is None and self.rate is not None:
-            raise ValueError("has a rate, but no name: name the well that it is of")
-        return self
+            yield "has a rate, but no name: name the well that it is of"
 
     @property
     def is_new(self) -> bool:

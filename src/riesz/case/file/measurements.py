@@ -7,14 +7,14 @@ the first; what is not said of it is as in the file.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from riesz.case.data.read import as_logarithms
 from riesz.case.data.rows import AXES, MEASUREMENTS, DataRows, plain_rows, rows_at_places
@@ -23,7 +23,7 @@ from riesz.case.file.boundary import BoundaryTable
 from riesz.case.file.equation import EquationTable
 from riesz.case.file.noise import NoiseTable, likelihood_of, likelihood_values
 from riesz.case.file.wells import WellPoints, WellTable, read_wells
-from riesz.case.table import Coefficient, FileTable, NumberOrName, check_keys_of_kind, under
+from riesz.case.table import Coefficient, FileTable, NumberOrName, faults_of_kind, under
 from riesz.errors import FileFormatError, any_of
 from riesz.io.maps.outlines import read_features
 from riesz.io.store.files import read_bytes
@@ -80,54 +80,47 @@ class MeasurementTable(FileTable):
     polygons: str | None = None
     lines: str | None = None
 
-    @model_validator(mode="after")
-    def check(self):
-        allowed = ("kind", "value", "noise", "log", *KEYS[self.kind])
-        check_keys_of_kind(self, self.kind, allowed)
+    def faults(self) -> Iterator[str]:
+        yield from faults_of_kind(self, self.kind, ("value", "noise", "log", *KEYS[self.kind]))
         if self.noise.has_sd and self.noise.sd is None:
-            raise ValueError("lacks noise.sd: give a number, or the name of an unknown")
+            yield "lacks noise.sd: give a number, or the name of an unknown"
         if self.kind == AVERAGE:
-            self.check_shape()
+            yield from self.faults_of_shape()
         elif self.through is None:
-            self.check_points()
-        self.check_value()
-        return self
+            yield from self.faults_of_points()
+        from_file = self.file is not None or self.map_file is not None
+        if from_file and isinstance(self.value, float):
+            yield f"has a file and value = {self.value:g}: give the name of its column"
+        if not from_file and not isinstance(self.value, float):
+            yield "lacks the key 'value': what was measured, a number"
 
-    def check_shape(self) -> None:
+    def faults_of_shape(self) -> Iterator[str]:
         given = [key for key in SHAPES if getattr(self, key) is not None]
         if len(given) != 1:
-            raise ValueError(
+            yield (
                 f"is an average and needs one of {any_of(SHAPES)}, but holds "
                 f"{' and '.join(given) or 'none of them'}"
             )
         if self.layer is not None and self.map_file is None:
-            raise ValueError("has the key 'layer', which goes with polygons or lines: leave it out")
+            yield "has the key 'layer', which goes with polygons or lines: leave it out"
         for key, least in (("over", 3), ("along", 2)):
             corners = getattr(self, key)
             if corners is not None and (
                 len(corners) < least or any(len(one) != 2 for one in corners)
             ):
-                raise ValueError(f"has {key} = {corners}: give {least} points [x, y] at least")
+                yield f"has {key} = {corners}: give {least} points [x, y] at least"
 
-    def check_points(self) -> None:
+    def faults_of_points(self) -> Iterator[str]:
         if self.kind == COEFFICIENT and self.of is None:
-            raise ValueError("lacks the key 'of': the name of the unknown that was measured")
+            yield "lacks the key 'of': the name of the unknown that was measured"
         if self.kind in (GRADIENT, FLUX) and self.angle is None:
-            raise ValueError(
+            yield (
                 "lacks the key 'angle': the direction, in degrees from the x axis towards the y "
                 "axis" + (", or 'through': a stretch of the boundary" if self.kind == FLUX else "")
             )
         for key in self.columns():
-            value = getattr(self, key)
-            if self.file is None and not isinstance(value, float):
-                raise ValueError(f"lacks the key {key!r}: a number; or name a file of them, 'file'")
-
-    def check_value(self) -> None:
-        from_file = self.file is not None or self.map_file is not None
-        if from_file and isinstance(self.value, float):
-            raise ValueError(f"has a file and value = {self.value:g}: give the name of its column")
-        if not from_file and not isinstance(self.value, float):
-            raise ValueError("lacks the key 'value': what was measured, a number")
+            if self.file is None and not isinstance(getattr(self, key), float):
+                yield f"lacks the key {key!r}: a number; or name a file of them, 'file'"
 
     @property
     def map_file(self) -> str | None:
@@ -292,17 +285,15 @@ class ExperimentTable(FileTable):
     wells: list[WellTable] | None = None
     boundary: dict[str, BoundaryTable] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def check(self):
+    def faults(self) -> Iterator[str]:
         if any(one.file is not None for one in self.wells or []):
-            raise ValueError("has wells by a file: give those of an experiment by x, y and rate")
+            yield "has wells by a file: give those of an experiment by x, y and rate"
         for name, one in self.boundary.items():
             if one.along is not None:
-                raise ValueError(
+                yield (
                     f"has boundary.{name}.along: name the stretch in [boundary.{name}], and give "
                     "here what holds on it"
                 )
-        return self
 
     def unknowns(self) -> dict[str, Any]:
         """What may be the name of an unknown, by key."""
@@ -326,18 +317,6 @@ class ExperimentTable(FileTable):
             value=names.value,
             noise=noise if self.noise is None else self.noise,
         )
-
-
-def check_plain(names: ObservationsTable) -> None:
-    """Raise where observations have more than values, which experiments do not."""
-    given = {"covariates": names.covariates, "local": names.local, "exposure": names.exposure}
-    given |= {"trials": names.trials, "sd": names.sd, "aggregate": names.aggregate}
-    for key, value in given.items():
-        if value:
-            raise ValueError(
-                f"has experiments and observations.{key}: those of an experiment are plain values "
-                f"at points; leave {key} out, or pose the problem in Python"
-            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,18 +1,18 @@
 """How observed values scatter: the table [noise], the likelihood that it stands for, and effects of
 covariates and of neighbours beside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
-from pydantic import PositiveFloat, field_validator, model_validator
+from pydantic import PositiveFloat, field_validator
 
 from riesz.case.data.covariates import EFFECTS, LOCAL, effect_design, effect_labels, every_encoding
 from riesz.case.data.rows import DataRows
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.table import Coefficient, FileTable, check_keys_of_kind
+from riesz.case.table import Coefficient, FileTable, faults_of_kind
 from riesz.errors import FileFormatError
 from riesz.observe.effects import WithEffects
 from riesz.observe.grouped import GroupedNormal
@@ -90,27 +90,25 @@ class NoiseTable(FileTable):
             raise ValueError(f"is {scale!r}: give a positive number, or the name of an unknown")
         return scale
 
-    @model_validator(mode="after")
-    def check(self):
-        check_keys_of_kind(self, self.kind, KEYS[self.kind])
+    def faults(self) -> Iterator[str]:
+        yield from faults_of_kind(self, self.kind, KEYS[self.kind])
         needed = NEEDED.get(self.kind)
-        if needed is not None and getattr(self, needed) is None:
-            raise ValueError(
+        if needed is not None and not self.has(needed):
+            yield (
                 f"lacks the key {needed!r}, which kind = {self.kind!r} needs: a positive number, "
                 "or the name of an unknown"
             )
-        if (self.drift_sd is None) != (self.correlation_time is None):
-            raise ValueError("needs drift_sd and correlation_time together, or neither of them")
-        if self.kind == GROUPED and self.level_sd is None and self.drift_sd is None:
-            raise ValueError(
+        if self.has("drift_sd") != self.has("correlation_time"):
+            yield "needs drift_sd and correlation_time together, or neither of them"
+        if self.kind == GROUPED and not (self.has("level_sd") or self.has("drift_sd")):
+            yield (
                 "has kind = 'grouped', which needs what readings of one site share: level_sd, or "
                 "drift_sd with correlation_time"
             )
         if self.kind != BINOMIAL and self.link == LOGIT:
-            raise ValueError("has link = 'logit', which is for kind = 'binomial': use 'log'")
+            yield "has link = 'logit', which is for kind = 'binomial': use 'log'"
         if self.kind == BINOMIAL and self.link == LOG:
-            raise ValueError("has link = 'log', which is not for kind = 'binomial': use 'logit'")
-        return self
+            yield "has link = 'log', which is not for kind = 'binomial': use 'logit'"
 
     @property
     def has_sd(self) -> bool:

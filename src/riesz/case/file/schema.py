@@ -19,7 +19,7 @@ from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.data.schema import CRS, ObservationsTable
 from riesz.case.file.boundary import BoundaryTable, RegionTable, RiverTable, prescribed_at
 from riesz.case.file.equation import EquationTable
-from riesz.case.file.measurements import ExperimentTable, MeasurementTable, check_plain
+from riesz.case.file.measurements import ExperimentTable, MeasurementTable
 from riesz.case.file.noise import BINOMIAL, COUNTS, GROUPED, NoiseTable
 from riesz.case.file.priors import PriorTable
 from riesz.case.file.stresses import SeriesTable
@@ -192,8 +192,12 @@ class ProblemTables(FileTable):
         yield from self.faults_of_noise()
         yield from self.faults_of_series()
         yield from self.faults_of_time()
-        if self.experiments:
-            check_plain(self.observations)
+        for key in ("covariates", "local", "exposure", "trials", "sd", "aggregate"):
+            if self.experiments and self.observations.has(key):
+                yield (
+                    f"has experiments and observations.{key}: those of an experiment are plain "
+                    f"values at points; leave {key} out, or pose the problem in Python"
+                )
 
     def faults_of_names(self) -> Iterator[str]:
         known = list(self.unknowns)
