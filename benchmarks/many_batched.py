@@ -108,7 +108,7 @@ def main() -> None:
     values = data_sets(problem, options.count, options.seed)
     model, seconds, used = timed(lambda: reduce_over_prior(problem, options.seed))
     rows = [told({"what": "model", "count": 1, "seconds": seconds, "cpu_seconds": used})]
-    width, _ = batch_problem(Simulator(problem, model), options.seed)
+    width = batch_problem(Simulator(problem, model), options.seed).search.width
 
     def fitted(values):
         return rz.inference.fit_data_sets(problem, values, model=model, seed=options.seed)

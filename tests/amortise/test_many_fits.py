@@ -8,7 +8,7 @@ import pytest
 from tests.linear_gaussian import NOISE, linear_problem
 
 from riesz.amortise.gaussians import fit_by_newton, gaussian_search
-from riesz.amortise.simulate import SensorData, Simulator
+from riesz.amortise.simulate import Simulator, Variety
 from riesz.density.surrogate.start import initial_surrogate, surrogate_at_sensors
 
 
@@ -18,12 +18,10 @@ def test_linear_problems_are_solved_exactly_from_any_start():
     # Untrained, but affine in the strengths of sources: its own posteriors are known.
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
     simulator = Simulator(problem, surrogate)
-    truths, observed = simulator.pairs(jr.key(1), 3)
-    _, sought = gaussian_search(simulator, 0)
+    truths, observed = simulator.readings(jr.key(1), 3, Variety())
+    search = gaussian_search(simulator, 0)
     starts = 3 * jnp.ones_like(truths)
-    found = jax.jit(jax.vmap(lambda *row: fit_by_newton(sought, *row)))(
-        SensorData(observed), starts
-    )
+    found = jax.jit(jax.vmap(lambda *row: fit_by_newton(search, *row)))(observed, starts)
 
     origin = jnp.zeros(3)
 
@@ -33,7 +31,7 @@ def test_linear_problems_are_solved_exactly_from_any_start():
 
     slopes, offset = np.asarray(jax.jit(jax.jacfwd(seen))(origin)), np.asarray(seen(origin))
     covariance = np.linalg.inv(np.eye(3) + slopes.T @ slopes / NOISE**2)
-    means = (np.asarray(observed) - offset) @ slopes @ covariance / NOISE**2
+    means = (np.asarray(observed.values) - offset) @ slopes @ covariance / NOISE**2
     np.testing.assert_allclose(found.mean, means, atol=1e-8)
     factors = jax.jit(jax.vmap(lambda q: q.factor()))(found)
     for factor in np.asarray(factors):

@@ -14,13 +14,12 @@ from riesz.amortise.importance import (
     MANY_DRAWS,
     MOST_TOGETHER,
     NUM_REPLICAS,
-    BatchProblem,
-    ExactSolves,
+    BatchWork,
     WeightedDraws,
     WeightedGaussian,
-    exact_log_weights,
+    exact_log_densities,
     fit_data_set,
-    predictions_of_draws,
+    predictions_at,
     propose,
     surprises,
     weight_again,
@@ -29,7 +28,7 @@ from riesz.amortise.importance import (
 )
 from riesz.amortise.simulate import SensorData
 from riesz.arrays import on_device
-from riesz.devices import Devices, map_data_sets, num_at_once
+from riesz.devices import map_data_sets, num_at_once
 from riesz.notes import Note
 from riesz.posterior.checks import K_HAT
 from riesz.posterior.family import Draws
@@ -56,7 +55,7 @@ that happens to one of a thousand, with few sensors."""
 TRUSTED, REFINED, DOUBTFUL = "trusted", "refined", "doubtful"
 
 
-Answers = TypeVar("Answers", bound=tuple)
+Answers = TypeVar("Answers")
 
 
 class BatchPosterior(NamedTuple):
@@ -86,49 +85,25 @@ class BatchPosterior(NamedTuple):
         return ~(self.surprise <= CONTRADICTION)
 
 
-def check_accuracy(
-    asked: BatchProblem,
-    observed: SensorData,
-    exact: ExactSolves,
-    *,
-    width: int,
-    num_kept: int,
-    seed: int,
-) -> BatchPosterior:
+def check_accuracy(work: BatchWork, observed: SensorData) -> BatchPosterior:
     """The answers, refined where they need to be."""
-    result: WeightedGaussian = map_data_sets(
-        fit_data_set, asked, observed, width=width, devices=exact.devices
-    )
-    return assess(asked, observed, result, exact, width=width, num_kept=num_kept, seed=seed)
+    return assess(work, observed, work.asked.map(fit_data_set, observed, work.devices))
 
 
-def assess(
-    asked: BatchProblem,
-    observed: SensorData,
-    answers: WeightedGaussian,
-    exact: ExactSolves,
-    *,
-    width: int,
-    num_kept: int,
-    seed: int,
-) -> BatchPosterior:
+def assess(work: BatchWork, observed: SensorData, answers: WeightedGaussian) -> BatchPosterior:
     """What weights and exact solves say of answers."""
-    first = weighted_draws_of(asked, answers)
-    result, weak = batch_accuracy(exact, observed, first, num_kept), first.weak()
+    first = weighted_draws_of(work.asked, answers)
+    result, weak = batch_accuracy(work, observed, first, work.num_exact), first.weak()
     if len(weak):
         rows = select_rows(observed, weak)
-        more = propose_again(asked, rows, first.rows(weak), exact.devices, width, seed)
-        again = batch_accuracy(exact, rows, more, num_kept)
-        result = replace_rows(result, weak, again._replace(num_exact=2 * again.num_exact))
+        more = propose_again(work, rows, select_rows(first, weak))
+        result = replace_rows(result, weak, batch_accuracy(work, rows, more, 2 * work.num_exact))
     off = np.flatnonzero(result.is_fair & ~(result.bias <= LARGEST_BIAS))
     if len(off):
-        own = weight_exactly(select_rows(observed, off), first.rows(off), exact, seed)
-        again = batch_moments(exact.problem, own, num_kept)
-        again = again._replace(
-            bias=np.where(again.is_fair, 0.0, result.bias[off]),
-            surprise=result.surprise[off],
-            num_exact=result.num_exact[off] + MANY_EXACT,
-        )
+        own = weight_exactly(work, select_rows(observed, off), select_rows(first, off))
+        bias = np.where(own.is_fair(), 0.0, result.bias[off])
+        num_exact = result.num_exact[off] + MANY_EXACT
+        again = batch_moments(work, own, bias, result.surprise[off], num_exact)
         result = replace_rows(result, off, again)
     elsewhere, is_refined = np.asarray(answers.elsewhere), np.zeros(len(result.bias), bool)
     is_refined[weak], is_refined[off] = True, True
@@ -138,38 +113,46 @@ def assess(
 
 
 def batch_accuracy(
-    exact: ExactSolves, observed: SensorData, own: WeightedDraws, num_kept: int
+    work: BatchWork, observed: SensorData, own: WeightedDraws, num_exact: int
 ) -> BatchPosterior:
     """Moments, and by a few exact solves how far the model may move them."""
-    bias, surprise = model_bias(exact, observed, own)
-    num_exact = np.full(len(bias), exact.num_draws)
-    result = batch_moments(exact.problem, own, num_kept)
-    return result._replace(bias=bias, surprise=surprise, num_exact=num_exact)
+    bias, surprise = model_bias(work, observed, own)
+    return batch_moments(work, own, bias, surprise, np.full(len(bias), num_exact))
 
 
-def select_rows(observed: SensorData, chosen: Int[np.ndarray, " some"]) -> SensorData:
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], observed)
+def select_rows(every: Answers, chosen: Int[np.ndarray, " some"]) -> Answers:
+    """What belongs to some data sets."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], every)
 
 
-def batch_moments(problem: InverseProblem, own: WeightedDraws, num_kept: int) -> BatchPosterior:
+def batch_moments(
+    work: BatchWork,
+    own: WeightedDraws,
+    bias: Float[np.ndarray, " data"],
+    surprise: Float[np.ndarray, " data"],
+    num_exact: Int[np.ndarray, " data"],
+) -> BatchPosterior:
     """Moments by all draws, and those that are kept."""
-    chosen = own.resample(num_kept)
-    sd = np.sqrt(np.diagonal(own.covariance, axis1=1, axis2=2))
-    nothing = np.full(len(sd), np.nan)
     return BatchPosterior(
         mean=own.mean,
-        sd=sd,
-        values=number_moments(problem, own),
-        draws=np.take_along_axis(own.draws, chosen[:, :, None], axis=1),
+        sd=np.sqrt(np.diagonal(own.covariance, axis1=1, axis2=2)),
+        values=number_moments(work.asked.problem, own),
+        draws=take_draws(own.draws, own.resample(work.num_kept)),
         k_hat=own.k_hat,
         effective_draws=own.effective_draws,
         by_chance=own.by_chance(),
-        bias=nothing,
-        elsewhere=nothing,
-        surprise=nothing,
-        num_exact=np.zeros(len(sd), int),
-        verdict=np.full(len(sd), DOUBTFUL),
+        bias=bias,
+        elsewhere=np.full(len(bias), np.nan),
+        surprise=surprise,
+        num_exact=num_exact,
+        verdict=np.full(len(bias), DOUBTFUL),
     )
+
+
+def take_draws(
+    draws: Float[np.ndarray, "data draw coordinate"], chosen: Int[np.ndarray, "data some"]
+) -> Float[np.ndarray, "data some coordinate"]:
+    return np.take_along_axis(draws, chosen[:, :, None], axis=1)
 
 
 def number_moments(
@@ -177,28 +160,22 @@ def number_moments(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Means and standard deviations of unknowns that are no functions of place."""
     names = tuple(name for name in problem.latents.names if not is_field(problem, name))
-    shared, rows = Numbers(problem, names), (own.draws, own.weights, own.mean)
-    return map_data_sets(moments_of_row, shared, rows, width=MOST_TOGETHER, devices=None)
-
-
-class Numbers(eqx.Module):
-    """Which unknowns are asked for."""
-
-    problem: InverseProblem
-    names: tuple[str, ...] = eqx.field(static=True)
+    rows = own.draws, own.weights, own.mean
+    return map_data_sets(moments_of_row, (problem, names), rows, width=MOST_TOGETHER, devices=None)
 
 
 def moments_of_row(
-    asked: Numbers, row: tuple[Draws, Float[Array, " draw"], Coordinates]
+    asked: tuple[InverseProblem, tuple[str, ...]],
+    row: tuple[Draws, Float[Array, " draw"], Coordinates],
 ) -> dict[str, tuple[Array, Array]]:
     """By weighted draws; their means are moved along with that of the coordinates, which is known
     better."""
-    draws, weights, mean = row
+    (problem, names), (draws, weights, mean) = asked, row
     own = weights @ draws
     offsets = draws - own[None]
     pull = jnp.linalg.solve(offsets.T @ (weights[:, None] * offsets), mean - own)
     moved = weights * (1 + offsets @ pull)
-    z = jax.vmap(lambda one: {name: asked.problem.z(one)[name] for name in asked.names})(draws)
+    z = jax.vmap(lambda one: {name: problem.z(one)[name] for name in names})(draws)
     result = {}
     for name, values in z.items():
         centre = jnp.tensordot(moved, values, axes=1)
@@ -218,23 +195,14 @@ def replace_rows(every: Answers, chosen: Int[np.ndarray, " some"], some: Answers
     return jax.tree.map(one, every, some)
 
 
-def propose_again(
-    asked: BatchProblem,
-    observed: SensorData,
-    first: WeightedDraws,
-    devices: Devices | None,
-    width: int,
-    seed: int,
-) -> WeightedDraws:
+def propose_again(work: BatchWork, observed: SensorData, first: WeightedDraws) -> WeightedDraws:
     """Weighed once more, by more draws of Gaussians that have the moments found before."""
-    size = asked.normals.shape[1]
-    normals = spread_normals(seed + 3, MANY_DRAWS, size)
-    more = eqx.tree_at(lambda own: own.normals, asked, on_device(normals))
+    normals = spread_normals(work.seed + 3, MANY_DRAWS, first.draws.shape[2])
+    more = eqx.tree_at(lambda own: own.normals, work.asked, on_device(normals))
 
     def weigh(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
         mean, factor = own.mean, regularised_factor(own)
-        rows = (observed, mean, factor)
-        logs = map_data_sets(weight_again, more, rows, width=width, devices=devices)
+        logs = more.map(weight_again, (observed, mean, factor), work.devices)
         return weighted_draws(logs, propose(mean, factor, normals))
 
     return iterate_proposals(weigh, first, observed)
@@ -251,7 +219,8 @@ def iterate_proposals(
         poor = np.flatnonzero(~result.is_fair() & np.isfinite(result.k_hat))
         if not len(poor):
             break
-        result = replace_rows(result, poor, weigh(result.rows(poor), select_rows(observed, poor)))
+        again = weigh(select_rows(result, poor), select_rows(observed, poor))
+        result = replace_rows(result, poor, again)
     return result
 
 
@@ -264,40 +233,32 @@ def regularised_factor(first: WeightedDraws) -> Float[np.ndarray, "data n n"]:
     return np.linalg.cholesky((1 - share) * first.covariance + share * plain)
 
 
-class ModelBias(NamedTuple):
-    """How far the model may move a mean at most, and how far the data lie from what it gives."""
-
-    bias: Float[np.ndarray, " data"]
-    surprise: Float[np.ndarray, " data"]
-
-
-def model_bias(exact: ExactSolves, observed: SensorData, own: WeightedDraws) -> ModelBias:
-    """By exact solves for a few draws."""
-    chosen = own.resample(exact.num_draws)
-    predictions = predictions_of_draws(exact, observed, own, chosen)
-    logs = exact_log_weights(exact, predictions, own, chosen)
-    ratios = logs - np.take_along_axis(own.log_weights, chosen, axis=1)
+def model_bias(
+    work: BatchWork, observed: SensorData, own: WeightedDraws
+) -> tuple[Float[np.ndarray, " data"], Float[np.ndarray, " data"]]:
+    """How far the model may move a mean at most, and how far the data lie from what it gives: by
+    exact solves for a few draws."""
+    chosen = own.resample(work.num_exact)
+    predictions = predictions_at(work, observed, take_draws(own.draws, chosen))
+    by_model = own.log_weights + own.proposals.log_density
+    ratios = exact_log_densities(work, predictions) - np.take_along_axis(by_model, chosen, axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
         shares = np.exp(ratios - ratios.max(axis=1, keepdims=True))
         bias = shares.std(axis=1, ddof=1) / shares.mean(axis=1)
     width = num_at_once(predictions.predicted[0].size * NUM_REPLICAS, MOST_TOGETHER)
-    surprise = map_data_sets(
-        surprises, exact.problem, predictions, width=width, devices=exact.devices
-    )
-    return ModelBias(np.where(np.isfinite(bias), bias, np.inf), surprise.mean(axis=1))
+    rows = work.asked.problem, predictions
+    surprise = map_data_sets(surprises, *rows, width=width, devices=work.devices)
+    return np.where(np.isfinite(bias), bias, np.inf), surprise.mean(axis=1)
 
 
-def weight_exactly(
-    observed: SensorData, first: WeightedDraws, exact: ExactSolves, seed: int
-) -> WeightedDraws:
+def weight_exactly(work: BatchWork, observed: SensorData, first: WeightedDraws) -> WeightedDraws:
     """Fresh draws of Gaussians with the moments found so far, weighed by exact solves."""
-    normals = spread_normals(seed + 4, MANY_EXACT, first.draws.shape[2])
+    normals = spread_normals(work.seed + 4, MANY_EXACT, first.draws.shape[2])
 
     def weigh(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
         drawn = propose(own.mean, regularised_factor(own), normals)
-        every = np.broadcast_to(np.arange(MANY_EXACT), drawn.log_proposals.shape)
-        predictions = predictions_of_draws(exact, observed, drawn, every)
-        return weighted_draws(exact_log_weights(exact, predictions, drawn, every), drawn)
+        logs = exact_log_densities(work, predictions_at(work, observed, drawn.draws))
+        return weighted_draws(logs - drawn.log_density, drawn)
 
     return iterate_proposals(weigh, first, observed)
 

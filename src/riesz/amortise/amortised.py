@@ -1,8 +1,9 @@
 """Posteriors of many data sets, each with a verdict on it, and what `amortise` returns: those of
 new data sets at the cost of one pass of a network."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,7 +26,7 @@ from riesz.amortise.encoder import Encoder
 from riesz.amortise.importance import (
     NUM_EXACT,
     BatchProblem,
-    ExactSolves,
+    BatchWork,
     WeightedGaussian,
     batch_problem,
     weight_gaussian,
@@ -43,7 +44,7 @@ from riesz.notes import Note, warn_of
 from riesz.observe.given import as_numbers
 from riesz.posterior.family import EmpiricalDraws, FullRank
 from riesz.posterior.posterior import ExactStates, Posterior
-from riesz.problem.problem import InverseProblem
+from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import SteadySurrogate
 from riesz.surrogate.trajectory import Trajectory
 
@@ -130,48 +131,32 @@ class DataSetFits(eqx.Module):
             notes=self.notes(number),
         )
 
+    def with_refits(
+        self, fitted: Callable[[InverseProblem], tuple[Posterior, bool]]
+    ) -> "DataSetFits":
+        """What is doubtful fitted one by one by another engine, which may vouch for it; where it
+        fails, or has doubts itself, it stays so."""
+        handed, columns = {}, ("mean", "sd", "values", "verdict")
+        result = {name: getattr(self.found, name) for name in columns}
+        for number in np.flatnonzero(self.found.verdict == DOUBTFUL).tolist():
+            try:
+                own, is_good = fitted(single_problem(self.problem, self.observed, number))
+            except (RieszError, *FAILURES):
+                continue
+            row = {
+                "mean": own.coordinate_mean(),
+                "sd": np.sqrt(own.distribution.variances()),
+                "values": {name: (own.mean(name), own.sd(name)) for name in self.found.values},
+                "verdict": HANDED_OVER if is_good else DOUBTFUL,
+            }
+            handed[number], result = own, replace_rows(result, number, row)
+        return dataclasses.replace(self, found=self.found._replace(**result), handed=handed)
+
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         odd = int(self.contradict.sum())
         contradicted = f"; {odd} of them contradict the model" if odd else ""
         return f"posteriors of {len(self)} data sets: {counts}{contradicted}"
-
-
-class SingleFit(NamedTuple):
-    """The posterior of one data set by another engine, and whether that vouches for it."""
-
-    posterior: Posterior
-    is_good: bool
-
-
-class WithRefits(NamedTuple):
-    """Answers with those of another engine among them."""
-
-    found: BatchPosterior
-    posteriors: dict[int, Posterior]
-
-
-def refit_doubtful(
-    problem: InverseProblem,
-    observed: SensorData,
-    batch: BatchPosterior,
-    fitted: Callable[[InverseProblem], SingleFit],
-) -> WithRefits:
-    """Fit what is doubtful one by one; where that fails, or has doubts itself, it stays so."""
-    posteriors: dict[int, Posterior] = {}
-    mean, sd, verdict = batch.mean.copy(), batch.sd.copy(), batch.verdict.copy()
-    values = {name: (own[0].copy(), own[1].copy()) for name, own in batch.values.items()}
-    for number in np.flatnonzero(batch.verdict == DOUBTFUL).tolist():
-        try:
-            posterior, is_good = fitted(single_problem(problem, observed, number))
-        except (RieszError, *FAILURES):
-            continue
-        posteriors[number], verdict[number] = posterior, HANDED_OVER if is_good else DOUBTFUL
-        mean[number] = np.asarray(posterior.coordinate_mean())
-        sd[number] = np.sqrt(np.asarray(posterior.distribution.variances()))
-        for name, own in values.items():
-            own[0][number], own[1][number] = posterior.mean(name), posterior.sd(name)
-    return WithRefits(batch._replace(mean=mean, sd=sd, values=values, verdict=verdict), posteriors)
 
 
 def num_stored_draws(observed: SensorData, num_coordinates: int) -> int:
@@ -219,7 +204,8 @@ class Amortised(eqx.Module):
             result = self.posteriors_with_check(observed, noise_sd=noise_sd)
             return tuple(result.posterior(number) for number in range(len(result)))
         data = self.read(observed, noise_sd)
-        result, fits = encode(self.encoder, self.simulator, in_dtype(data, self.problem))
+        data_there = in_precision(jax.tree.map(on_device, data), self.problem.forward.dtype)
+        result, fits = encode(self.encoder, self.simulator, data_there)
         # Taken apart on the host: slices on the device would be compiled, and take longer.
         result, fits = jax.tree.map(np.asarray, (result, fits))
         return tuple(
@@ -252,34 +238,27 @@ class Amortised(eqx.Module):
         by default `rz.MCMC()`. What no engine can do either is called doubtful.
         """
         require_float64(self.problem.forward)
-        data, own = self.read(observed, noise_sd), devices_of(devices)
-        width, asked = batch_problem(self.simulator, self.seed)
-        exact = ExactSolves(self.problem, own, num_exact)
-        how = {
-            "width": width,
-            "num_kept": num_stored_draws(data, self.problem.num_coordinates),
-            "seed": self.seed,
-        }
-        answers: WeightedGaussian = map_data_sets(
-            weight_encoded, (self.encoder, asked), data, width=width, devices=own
-        )
-        result = assess(asked, data, answers, exact, **how)
+        data, asked = self.read(observed, noise_sd), batch_problem(self.simulator, self.seed)
+        num_kept = num_stored_draws(data, self.problem.num_coordinates)
+        work = BatchWork(asked, self.seed, devices_of(devices), num_exact, num_kept)
+        shared, width = (self.encoder, asked), asked.search.width
+        answers = map_data_sets(weight_encoded, shared, data, width=width, devices=work.devices)
+        result = assess(work, data, answers)
         poor = np.flatnonzero(result.verdict == DOUBTFUL)
         if len(poor):
-            more = check_accuracy(asked, select_rows(data, poor), exact, **how)
+            more = check_accuracy(work, select_rows(data, poor))
             verdict = np.where(more.verdict == TRUSTED, REFINED, more.verdict)
             result = replace_rows(result, poor, more._replace(verdict=verdict.astype("<U11")))
         method = MCMC() if hand_over is None else hand_over
         engine = Engine(method) if isinstance(method, AbstractMethod) else method
 
-        def alone(problem: InverseProblem) -> SingleFit:
+        def alone(problem: InverseProblem) -> tuple[Posterior, bool]:
             posterior = engine.run(problem, seed=self.seed)
-            return SingleFit(posterior, not posterior.notes)
+            return posterior, not posterior.notes
 
-        last = refit_doubtful(self.problem, data, result, alone)
-        return DataSetFits(
-            self.problem, self.simulator.surrogate, data, *last, self.seed, engine=ENGINE
-        )
+        model = self.simulator.surrogate
+        fits = DataSetFits(self.problem, model, data, result, {}, self.seed, ENGINE)
+        return fits.with_refits(alone)
 
     def read(self, observed: Any, noise_sd: Any) -> SensorData:
         """Data sets as the encoder can read them."""
@@ -300,14 +279,6 @@ def weight_encoded(shared: tuple[Encoder, BatchProblem], row: SensorData) -> Wei
     """The encoder's Gaussian, weighed by the model."""
     encoder, asked = shared
     return weight_gaussian(asked, row, encoder(row).family())
-
-
-def in_dtype(data: SensorData, problem: InverseProblem) -> SensorData:
-    """On the device, numbers in the precision of the problem."""
-    dtype = problem.forward.dtype
-    return jax.tree.map(
-        lambda leaf: jnp.asarray(leaf, dtype if leaf.dtype.kind == "f" else None), data
-    )
 
 
 @eqx.filter_jit

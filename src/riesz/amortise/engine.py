@@ -240,7 +240,8 @@ def train_encoder(
 ) -> tuple[Encoder, Float[Array, ""], History]:
     """An encoder for simulated data sets, and the log-likelihood that they rarely fall below."""
     example_key, start_key, train_key = jr.split(key, 3)
-    examples = simulate_data_sets(simulator, example_key, engine.num_examples, engine.variety)
+    simulated = eqx.filter_jit(simulate.Simulator.readings)
+    _, examples = simulated(simulator, example_key, engine.num_examples, engine.variety)
     varies = engine.noise_factor > 1
     start = encoder(
         jnp.asarray(examples.values),
@@ -272,10 +273,3 @@ def train_encoder(
     _, fits = encode(result, simulator, examples)
     usual = np.quantile(np.asarray(fits), UNUSUAL)
     return result, jnp.asarray(usual, examples.values.dtype), history
-
-
-@eqx.filter_jit
-def simulate_data_sets(
-    simulator: simulate.Simulator, key: PRNGKeyArray, num_data: int, variety: simulate.Variety
-) -> simulate.SensorData:
-    return simulator.readings(key, num_data, variety)[1]

@@ -46,17 +46,18 @@ class GaussianSearch(eqx.Module):
 
     simulator: Simulator
     normals: Draws
-    together: int = eqx.field(static=True)  # draws that a device works on at once
+    width: int = eqx.field(static=True)  # data sets that a device works on together
+    together: int = eqx.field(static=True)  # and draws, at once
 
 
-def gaussian_search(simulator: Simulator, seed: int) -> tuple[int, GaussianSearch]:
-    """Data sets to be worked on together, and what they share; from sizes alone."""
+def gaussian_search(simulator: Simulator, seed: int) -> GaussianSearch:
+    """From sizes and a seed alone."""
     size, dtype = simulator.problem.num_coordinates, simulator.problem.forward.dtype
     numbers = hessian_numbers(simulator)
     width = num_at_once(NUM_DRAWS * numbers)
     together = num_at_once(width * numbers, NUM_DRAWS)
     normals = match_normals(jr.key(seed), NUM_DRAWS, size, dtype)
-    return width, GaussianSearch(simulator, normals, together)
+    return GaussianSearch(simulator, normals, width, together)
 
 
 def hessian_numbers(simulator: Simulator) -> int:

@@ -10,7 +10,8 @@ weighed by exact solves instead. Values of the unknowns all over the prior tell 
 another explanation far from the Gaussian.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.stats
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.amortise.gaussians import GaussianSearch, fit_by_newton, gaussian_search, hessian_numbers
 from riesz.amortise.simulate import SensorData, Simulator
@@ -47,21 +48,29 @@ FAR, NEARLY = 1e-6, 8.0
 explanation if its log-density comes so near to that at the mean."""
 
 
-class PriorPredictions(eqx.Module):
-    """Unknowns all over the prior, and what sensors would see of them."""
-
-    places: Draws
-    predicted: Float[Array, "draw sensor"]
-
-
 class BatchProblem(eqx.Module):
     """What all data sets have in common."""
 
-    sought: GaussianSearch
-    elsewhere: PriorPredictions
+    search: GaussianSearch
+    places: Draws  # unknowns all over the prior
+    predicted: Float[Array, "draw sensor"]  # what sensors would see of them
     normals: Draws  # of the draws that are weighed
     far: Float[Array, ""]  # squared length of an offset
     together: int = eqx.field(static=True)
+
+    @property
+    def simulator(self) -> Simulator:
+        return self.search.simulator
+
+    @property
+    def problem(self) -> InverseProblem:
+        return self.simulator.problem
+
+    def map(
+        self, program: Callable[["BatchProblem", Any], PyTree], rows: Any, devices: Devices | None
+    ) -> Any:
+        """A program for each data set, as many side by side as a device has room for."""
+        return map_data_sets(program, self, rows, width=self.search.width, devices=devices)
 
 
 class WeightedGaussian(eqx.Module):
@@ -74,18 +83,14 @@ class WeightedGaussian(eqx.Module):
     elsewhere: Float[Array | np.ndarray, "*data"]
 
 
-def batch_problem(
-    simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS
-) -> tuple[int, BatchProblem]:
-    """And data sets to be worked on together; both from sizes and a seed alone."""
-    size = simulator.problem.num_coordinates
-    width, sought = gaussian_search(simulator, seed)
+def batch_problem(simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS) -> BatchProblem:
+    """From sizes and a seed alone."""
+    size, search = simulator.problem.num_coordinates, gaussian_search(simulator, seed)
     places = on_device(spread_normals(seed + 1, NUM_PRIOR_DRAWS, size))
-    elsewhere = PriorPredictions(places, predictions(simulator, places))
     normals = on_device(spread_normals(seed + 2, num_draws, size))
     far = on_device(np.asarray(scipy.stats.chi2.isf(FAR, size)))
-    together = num_at_once(width * hessian_numbers(simulator), num_draws)
-    return width, BatchProblem(sought, elsewhere, normals, far, together)
+    together = num_at_once(search.width * hessian_numbers(simulator), num_draws)
+    return BatchProblem(search, places, predictions(simulator, places), normals, far, together)
 
 
 @eqx.filter_jit
@@ -96,7 +101,7 @@ def predictions(simulator: Simulator, places: Draws) -> Float[Array, "draw senso
 def fit_data_set(asked: BatchProblem, observed: SensorData) -> WeightedGaussian:
     """Sought from the best of the values all over the prior."""
     _, logs = prior_log_densities(asked, observed)
-    result = fit_by_newton(asked.sought, observed, asked.elsewhere.places[jnp.argmax(logs)])
+    result = fit_by_newton(asked.search, observed, asked.places[jnp.argmax(logs)])
     return weight_gaussian(asked, observed, result)
 
 
@@ -104,25 +109,20 @@ def prior_log_densities(
     asked: BatchProblem, observed: SensorData
 ) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
     """The log-likelihood and the log-posterior of the values all over the prior."""
-    problem = asked.sought.simulator.problem
-
-    def one(place, predicted):
-        fit = observed.log_prob(problem.likelihood, predicted, problem.z(place))
-        return fit, fit + standard_log_density(place)
-
-    return jax.vmap(one)(asked.elsewhere.places, asked.elsewhere.predicted)
+    fits = exact_fits(asked.problem, (observed, asked.places, asked.predicted))
+    return fits, fits + standard_log_density(asked.places)
 
 
 def weight_gaussian(
     asked: BatchProblem, observed: SensorData, family: FullRank
 ) -> WeightedGaussian:
     """What the model says of a Gaussian."""
-    own, mean, factor = asked.elsewhere, family.mean, family.factor()
+    mean, factor = family.mean, family.factor()
     fits, logs = prior_log_densities(asked, observed)
     weights = importance_log_weights(asked, observed, mean, factor)
-    offsets = jax.scipy.linalg.solve_triangular(factor, (own.places - mean[None]).T, lower=True)
+    offsets = jax.scipy.linalg.solve_triangular(factor, (asked.places - mean[None]).T, lower=True)
     is_far = jnp.sum(offsets**2, axis=0) > asked.far
-    at_mean = asked.sought.simulator.log_likelihood(observed, mean) + standard_log_density(mean)
+    at_mean = asked.simulator.log_likelihood(observed, mean) + standard_log_density(mean)
     beyond = jax.nn.logsumexp(jnp.where(is_far, fits, -jnp.inf)) - jnp.log(float(len(fits)))
     within = jax.nn.logsumexp(weights) - jnp.log(float(len(weights)))
     is_near = jnp.max(jnp.where(is_far, logs, -jnp.inf)) > at_mean - NEARLY
@@ -134,7 +134,7 @@ def importance_log_weights(
     asked: BatchProblem, observed: SensorData, mean: Coordinates, factor: Float[Array, "n n"]
 ) -> Float[Array, " draw"]:
     """The posterior of the model over the density of the proposals, at their draws."""
-    simulator, wide = asked.sought.simulator, proposal_widths(len(mean)) * factor
+    simulator, wide = asked.simulator, proposal_widths(len(mean)) * factor
 
     def one(normal: Coordinates) -> Float[Array, ""]:
         place = mean + wide @ normal
@@ -155,15 +155,25 @@ def weight_again(
     return importance_log_weights(asked, *row)
 
 
+class Proposals(NamedTuple):
+    """Draws of Gaussians that were made wider, and the density they are from."""
+
+    draws: Float[np.ndarray, "data draw coordinate"]
+    log_density: Float[np.ndarray, "data draw"]
+    centre: Float[np.ndarray, "data coordinate"]  # their mean, but for chance
+
+
 class WeightedDraws(NamedTuple):
     """Draws with their weights, and what these tell, for each data set."""
 
     log_weights: Float[np.ndarray, "data draw"]
-    log_proposals: Float[np.ndarray, "data draw"]  # the density that the draws are from
-    draws: Float[np.ndarray, "data draw coordinate"]
-    centre: Float[np.ndarray, "data coordinate"]  # their mean, but for chance
+    proposals: Proposals
     weights: Float[np.ndarray, "data draw"]
     k_hat: Float[np.ndarray, " data"]
+
+    @property
+    def draws(self) -> Float[np.ndarray, "data draw coordinate"]:
+        return self.proposals.draws
 
     @property
     def effective_draws(self) -> Float[np.ndarray, " data"]:
@@ -172,7 +182,7 @@ class WeightedDraws(NamedTuple):
     @property
     def mean(self) -> Float[np.ndarray, "data coordinate"]:
         """That of the proposals, moved by as much as weights move that of their draws."""
-        return self.centre + self.weighted_mean - self.draws.mean(axis=1)
+        return self.proposals.centre + self.weighted_mean - self.draws.mean(axis=1)
 
     @property
     def weighted_mean(self) -> Float[np.ndarray, "data coordinate"]:
@@ -196,10 +206,6 @@ class WeightedDraws(NamedTuple):
         order = resampling_order(*self.draws.shape[1:])
         return np.stack([systematic_resample(row, count, order=order) for row in self.weights])
 
-    def rows(self, chosen: Int[np.ndarray, " some"]) -> "WeightedDraws":
-        """Those of some data sets."""
-        return WeightedDraws(*(part[chosen] for part in self))
-
     def weak(self) -> Int[np.ndarray, " some"]:
         """Data sets of which more draws would tell more; not those without any density."""
         is_good = (self.k_hat <= K_HAT.good) & (self.by_chance() <= CHANCE)
@@ -208,14 +214,6 @@ class WeightedDraws(NamedTuple):
     def is_fair(self) -> Bool[np.ndarray, " data"]:
         """Whether weighed draws may stand for the posterior of what they were weighed by."""
         return (self.k_hat <= K_HAT.bad) & (self.by_chance() <= CHANCE)
-
-
-class Proposals(NamedTuple):
-    """Draws of Gaussians that were made wider, and the density they are from."""
-
-    draws: Float[np.ndarray, "data draw coordinate"]
-    log_proposals: Float[np.ndarray, "data draw"]
-    centre: Float[np.ndarray, "data coordinate"]
 
 
 def propose(
@@ -236,7 +234,7 @@ def weighted_draws(logs: Float[np.ndarray, "data draw"], drawn: Proposals) -> We
     for row in np.flatnonzero(np.isfinite(logs).any(axis=1)):
         result = smoothed_weights(logs[row])
         weights[row], shapes[row] = result.weights, result.k_hat
-    return WeightedDraws(logs, drawn.log_proposals, drawn.draws, drawn.centre, weights, shapes)
+    return WeightedDraws(logs, drawn, weights, shapes)
 
 
 def weighted_draws_of(asked: BatchProblem, answer: WeightedGaussian) -> WeightedDraws:
@@ -255,12 +253,14 @@ NUM_REPLICAS = 32
 """Data sets that a draw would give, beside which the true one is looked at."""
 
 
-class ExactSolves(NamedTuple):
-    """Who solves exactly, and for how many draws of a data set."""
+class BatchWork(NamedTuple):
+    """How answers are looked at: by whom, and how closely."""
 
-    problem: InverseProblem
-    devices: Devices | None
-    num_draws: int = NUM_EXACT
+    asked: BatchProblem
+    seed: int
+    devices: Devices | None = None
+    num_exact: int = NUM_EXACT  # solves for each data set
+    num_kept: int = 1  # draws of each posterior
 
 
 class ExactPredictions(NamedTuple):
@@ -271,34 +271,26 @@ class ExactPredictions(NamedTuple):
     predicted: Float[np.ndarray, "data some sensor"]
 
 
-def predictions_of_draws(
-    exact: ExactSolves,
-    observed: SensorData,
-    own: Proposals | WeightedDraws,
-    chosen: Int[np.ndarray, "data some"],
+def predictions_at(
+    work: BatchWork, observed: SensorData, places: Float[np.ndarray, "data some coordinate"]
 ) -> ExactPredictions:
-    places = np.take_along_axis(own.draws, chosen[:, :, None], axis=1)
-    predicted = exact_predictions(exact.problem, places.reshape(-1, places.shape[2]), exact.devices)
+    problem = work.asked.problem
+    predicted = exact_predictions(problem, places.reshape(-1, places.shape[2]), work.devices)
     return ExactPredictions(observed, places, predicted.reshape(*places.shape[:2], -1))
 
 
-def exact_log_weights(
-    exact: ExactSolves,
-    predictions: ExactPredictions,
-    own: Proposals | WeightedDraws,
-    chosen: Int[np.ndarray, "data some"],
+def exact_log_densities(
+    work: BatchWork, predictions: ExactPredictions
 ) -> Float[np.ndarray, "data some"]:
-    """Of the exact posterior over the density of the proposals."""
+    """Of the exact posterior, but for its evidence."""
     width = num_at_once(predictions.predicted[0].size, MOST_TOGETHER)
-    fits = map_data_sets(exact_fits, exact.problem, predictions, width=width, devices=exact.devices)
-    return (
-        fits
-        + standard_log_density(predictions.places)
-        - np.take_along_axis(own.log_proposals, chosen, axis=1)
-    )
+    rows = work.asked.problem, predictions
+    fits = map_data_sets(exact_fits, *rows, width=width, devices=work.devices)
+    return fits + standard_log_density(predictions.places)
 
 
 def exact_fits(problem: InverseProblem, row: tuple) -> Float[Array, " draw"]:
+    """The log-likelihood of a data set at places, by what sensors see of these."""
     observed, places, predictions = row
 
     def one(place, predicted):

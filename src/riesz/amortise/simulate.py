@@ -140,11 +140,10 @@ def as_noise(
 
 def single_problem(problem: InverseProblem, observed: SensorData, row: int) -> InverseProblem:
     """The problem of one data set, without the sensors that told nothing."""
-    values, likelihood = np.asarray(observed.values)[row], problem.likelihood
-    if observed.noise_sd is not None:
-        own = on_device(np.asarray(observed.noise_sd)[row])
-        likelihood = eqx.tree_at(lambda noise: noise.sd, likelihood, own)
-    there = None if observed.present is None else np.asarray(observed.present)[row]
+    own = jax.tree.map(lambda leaf: np.asarray(leaf)[row], observed)
+    values, there, likelihood = own.values, own.present, problem.likelihood
+    if own.noise_sd is not None:
+        likelihood = eqx.tree_at(lambda noise: noise.sd, likelihood, on_device(own.noise_sd))
     if there is None or there.all():
         return dataclasses.replace(
             problem,
@@ -203,20 +202,11 @@ class Simulator(eqx.Module):
             return ExactStates()
         return SurrogateStates(self.surrogate)
 
-    def pairs(self, key: PRNGKeyArray, num_data: int) -> tuple[Draws, DataSets]:
-        """Unknowns from the prior, and observations of their states with noise."""
-        draw_key, noise_key = jr.split(key)
-        size, dtype = self.problem.num_coordinates, self.problem.forward.dtype
-        truths = jr.normal(draw_key, (num_data, size), dtype)
-        return truths, jax.vmap(self.observe)(jr.split(noise_key, num_data), truths)
-
     def readings(
         self, key: PRNGKeyArray, num_data: int, variety: Variety
     ) -> tuple[Draws, SensorData]:
-        """The same with values missing and noise of other sds, as many data sets may have."""
-        if variety == Variety():
-            truths, values = self.pairs(key, num_data)
-            return truths, SensorData(values)
+        """Unknowns from the prior, and observations of their states with noise, which may have
+        other sds; values may be missing."""
         draw_key, noise_key, kind_key = jr.split(key, 3)
         size, dtype = self.problem.num_coordinates, self.problem.forward.dtype
         truths = jr.normal(draw_key, (num_data, size), dtype)
@@ -229,10 +219,6 @@ class Simulator(eqx.Module):
 
         keys = jr.split(noise_key, num_data), jr.split(kind_key, num_data)
         return truths, jax.vmap(one)(*keys, truths)
-
-    def observe(self, key: PRNGKeyArray, coordinates: Coordinates) -> Observed:
-        values = self.predict(coordinates)
-        return self.problem.likelihood.sample(key, values, self.problem.z(coordinates))
 
     def log_likelihood(
         self, observed: Observed | SensorData, coordinates: Coordinates

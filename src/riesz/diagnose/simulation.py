@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from riesz.amortise.accuracy import propose_again, replace_rows, select_rows
 from riesz.amortise.importance import (
+    BatchWork,
     WeightedDraws,
-    WeightedGaussian,
     batch_problem,
     fit_data_set,
     weighted_draws_of,
@@ -35,7 +35,6 @@ from riesz.amortise.simulate import (
 )
 from riesz.density.surrogate.start import check_nested, penalty_in_time, surrogate_at_sensors
 from riesz.density.surrogate.surrogate import Surrogate, trajectory_over_prior
-from riesz.devices import map_data_sets
 from riesz.diagnose.calibration import Calibration
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
@@ -131,16 +130,13 @@ def rank_by_importance(
     seed: int,
 ) -> Located:
     """By draws of Gaussians, weighed; where that tells little, once more by more of them."""
-    width, asked = batch_problem(simulator, seed)
-    observed = SensorData(values)
-    ranks: WeightedGaussian = map_data_sets(
-        fit_data_set, asked, observed, width=width, devices=None
-    )
-    first = weighted_draws_of(asked, ranks)
+    asked, observed = batch_problem(simulator, seed), SensorData(values)
+    first = weighted_draws_of(asked, asked.map(fit_data_set, observed, None))
     result, weak = rank_by_draws(first, truths), first.weak()
     if not len(weak):
         return result
-    more = propose_again(asked, select_rows(observed, weak), first.rows(weak), None, width, seed)
+    rows = select_rows(observed, weak), select_rows(first, weak)
+    more = propose_again(BatchWork(asked, seed), *rows)
     return replace_rows(result, weak, rank_by_draws(more, truths[weak]))
 
 

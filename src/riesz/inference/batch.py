@@ -7,7 +7,7 @@ import numpy as np
 
 from riesz.amortise import amortised
 from riesz.amortise.accuracy import check_accuracy, select_rows
-from riesz.amortise.importance import NUM_DRAWS, NUM_EXACT, ExactSolves, batch_problem
+from riesz.amortise.importance import NUM_DRAWS, NUM_EXACT, BatchWork, batch_problem
 from riesz.amortise.simulate import Simulator, as_readings
 from riesz.density.engine import AbstractEngine
 from riesz.density.reduced_basis import check_reducible, reduce_over_prior
@@ -15,6 +15,7 @@ from riesz.devices import Wanted, devices_of
 from riesz.errors import RieszError, error_context
 from riesz.inference.fit import find_inadequacy, fit
 from riesz.method.base import AbstractMethod
+from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
 from riesz.progress import progress_bar
 
@@ -46,40 +47,27 @@ def fit_data_sets(
     shared out over `devices`: "all", so many, or some of `jax.devices()`; None is the default one.
     """
     check_askable(problem, num_draws, num_exact)
-    readings = as_readings(problem, observed, noise_sd)
-    own = devices_of(devices)
+    readings, own = as_readings(problem, observed, noise_sd), devices_of(devices)
     model = reduce_over_prior(problem, seed) if model is None else model
-    width, asked = batch_problem(Simulator(problem, model), seed, num_draws)
+    asked = batch_problem(Simulator(problem, model), seed, num_draws)
     count, size = len(readings.values), problem.num_coordinates
-    exact = ExactSolves(problem, own, num_exact)
-    num_kept = amortised.num_stored_draws(readings, size)
+    work = BatchWork(asked, seed, own, num_exact, amortised.num_stored_draws(readings, size))
     block = int(np.clip(LARGEST_BLOCK // (num_draws * size), 1, MOST_IN_BLOCK))
     parts = []
     with progress_bar(progress) as shown:
         task = shown.add_task("data sets", total=count, terms="")
         for start in range(0, count, block):
             some = np.arange(start, min(start + block, count))
-            parts.append(
-                check_accuracy(
-                    asked,
-                    select_rows(readings, some),
-                    exact,
-                    width=width,
-                    num_kept=num_kept,
-                    seed=seed,
-                )
-            )
+            parts.append(check_accuracy(work, select_rows(readings, some)))
             shown.update(task, advance=len(some))
     result = jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
-    def alone(one: InverseProblem) -> amortised.SingleFit:
-        posterior = fit(one, "auto" if hand_over is None else hand_over, seed=seed, progress=False)
-        return amortised.SingleFit(posterior, find_inadequacy(posterior, seed) is None)
+    def alone(one: InverseProblem) -> tuple[Posterior, bool]:
+        posterior = fit(one, hand_over or "auto", seed=seed, progress=False)
+        return posterior, find_inadequacy(posterior, seed) is None
 
-    last = amortised.WithRefits(result, {})
-    if hand_over is not None:
-        last = amortised.refit_doubtful(problem, readings, result, alone)
-    return amortised.DataSetFits(problem, model, readings, *last, seed)
+    fits = amortised.DataSetFits(problem, model, readings, result, {}, seed)
+    return fits if hand_over is None else fits.with_refits(alone)
 
 
 def check_askable(problem: InverseProblem, num_draws: int, num_exact: int) -> None:
