@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riesz.observe.sites import UNREAD, SiteErrors
+from riesz.observe.sites import UNREAD, ErrorsGiven, SiteErrors
 
 # Unequal gaps, two readings of site 1 at one time, site 2 read once.
 GROUP = np.array([1, 0, 1, 2, 0, 1, 1, 0, 3, 3, 0])
@@ -34,7 +34,7 @@ def test_errors_given_residuals_are_those_of_the_normal_distribution(names):
     parameters = {name: rng.uniform(0.5, 3.0, size=(3, 1)) for name in names}
     times = TIMES if "drift_sd" in names else None
     sites = SiteErrors(GROUP, PLACES, times, 100.0)  # the problem's clock is 100 ahead
-    found = sites.posterior_given(residuals, sd, parameters).at(NEW_SITE, NEW_TIMES + 100.0)
+    found = ErrorsGiven(sites, residuals, sd, parameters).at(NEW_SITE, NEW_TIMES + 100.0)
     for draw in range(3):
         scales = {name: values[draw, 0] for name, values in parameters.items()}
         readings = shared_covariance(scales, GROUP, TIMES, GROUP, TIMES) + np.diag(sd[draw] ** 2)
@@ -49,12 +49,9 @@ def test_errors_given_residuals_are_those_of_the_normal_distribution(names):
 def test_without_a_time_the_level_is_known_and_the_drift_is_not():
     parameters = {"level_sd": 2.0, "drift_sd": 0.5, "correlation_time": 3.0}
     parameters = {name: np.array([[value]]) for name, value in parameters.items()}
-    given = SiteErrors(GROUP, PLACES, TIMES, None).posterior_given(
-        np.ones((1, len(GROUP))), np.full((1, 1), 0.1), parameters
-    )
-    far = SiteErrors(GROUP, PLACES, TIMES, 0.0).posterior_given(
-        np.ones((1, len(GROUP))), np.full((1, 1), 0.1), parameters
-    )
+    told = np.ones((1, len(GROUP))), np.full((1, 1), 0.1), parameters
+    given = ErrorsGiven(SiteErrors(GROUP, PLACES, TIMES, None), *told)
+    far = ErrorsGiven(SiteErrors(GROUP, PLACES, TIMES, 0.0), *told)
     found, wanted = given.at(np.arange(4)), far.at(np.arange(4), np.full(4, 1e6))
     np.testing.assert_allclose(found.mean, wanted.mean)
     np.testing.assert_allclose(found.sd, wanted.sd)

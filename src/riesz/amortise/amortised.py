@@ -149,7 +149,7 @@ class DataSetFits(eqx.Module):
                 "values": {name: (own.mean(name), own.sd(name)) for name in self.found.values},
                 "verdict": HANDED_OVER if is_good else DOUBTFUL,
             }
-            handed[number], result = own, replace_rows(result, number, row)
+            handed[number], result = own, replace_rows(result, np.array([number]), row)
         return dataclasses.replace(self, found=self.found._replace(**result), handed=handed)
 
     def __str__(self) -> str:

@@ -52,8 +52,8 @@ class BatchProblem(eqx.Module):
     """What all data sets have in common."""
 
     search: GaussianSearch
-    places: Draws  # unknowns all over the prior
-    predicted: Float[Array, "draw sensor"]  # what sensors would see of them
+    places: Float[Array, "place coordinate"]  # unknowns all over the prior
+    predicted: Float[Array, "place sensor"]  # what sensors would see of them
     normals: Draws  # of the draws that are weighed
     far: Float[Array, ""]  # squared length of an offset
     together: int = eqx.field(static=True)

@@ -305,15 +305,11 @@ class FluxThrough(AbstractObservable):
         return "fluxes through " + ", ".join(self.tags)
 
 
-class CoefficientAt(AbstractObservable):
+class CoefficientAt(AbstractAtPoints):
     """An unknown itself at points, such as a conductivity from a pumping test."""
 
     name: str = eqx.field(static=True)
     points: given.Points = eqx.field(converter=given.as_point_rows)
-
-    @property
-    def num_sensors(self) -> int:
-        return len(self.points)
 
     def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None

@@ -109,30 +109,6 @@ class SiteErrors(eqx.Module):
         near, number = near.reshape(len(points), -1), number.reshape(len(points), -1)
         return np.where((near <= reach).sum(axis=1) == 1, known[number[:, 0]], UNREAD)
 
-    def posterior_given(
-        self,
-        residuals: AtReadings,
-        sd: Float[np.ndarray, "#draw #sensor"],
-        parameters: Mapping[str, ByDraw],
-    ) -> "ErrorsGiven":
-        """What residuals tell of levels and drifts; `sd` is of what readings do not share."""
-        sd = np.broadcast_to(sd, residuals.shape)
-        if self.times is None:
-            drift, whitened = None, (residuals / sd, 1 / sd)
-        else:
-            drift, whitened = smooth_drift(
-                lanes_of(self.group, self.times),
-                (residuals, np.ones_like(residuals)),
-                sd,
-                parameters[DRIFT][:, 0],
-                parameters[MEMORY][:, 0],
-            )
-        ones = sum_by_site(whitened[1] ** 2, self.group, len(self.places))
-        along = sum_by_site(whitened[0] * whitened[1], self.group, len(self.places))
-        level_sd = parameters.get(LEVEL, np.zeros((len(residuals), 1)))
-        variance = level_sd**2 / (1 + level_sd**2 * ones)
-        return ErrorsGiven(self, parameters, variance * along, variance, drift)
-
 
 def sum_by_site(
     values: AtReadings, group: Int[np.ndarray, " sensor"], count: int
@@ -142,7 +118,7 @@ def sum_by_site(
 
 
 class Smoothed(NamedTuple):
-    """Of the drift at the readings, given all of them: as if they were residuals, or ones.
+    """Of the drift at readings, given all of them: as if they were residuals, or ones.
 
     What levels explain is taken off residuals: the mean is linear in them.
     """
@@ -150,7 +126,6 @@ class Smoothed(NamedTuple):
     residuals: AtReadings
     ones: AtReadings
     variance: AtReadings
-    gain: AtReadings  # the covariance with the next reading of the site, over the variance there
 
 
 def smooth_drift(
@@ -160,7 +135,10 @@ def smooth_drift(
     drift_sd: Float[np.ndarray, " draw"],
     memory: Float[np.ndarray, " draw"],
 ) -> tuple[Smoothed, tuple[AtReadings, AtReadings]]:
-    """The drift given both columns, and these made independent, each of sd one."""
+    """The drift given both columns, and these made independent, each of sd one.
+
+    A reading whose sd is infinite tells nothing, and is told of.
+    """
     num_steps, num_lanes = lanes.reading.shape
     num_draws = len(drift_sd)
 
@@ -177,7 +155,7 @@ def smooth_drift(
     decay = np.where(is_first, 0.0, np.exp(-exponent))
     fresh = np.where(is_first, 1.0, -np.expm1(-2 * exponent)) * drift_sd**2
     expected, mean, white = (np.empty_like(given) for _ in range(3))
-    before, variance, gain = (np.zeros_like(own) for _ in range(3))
+    before, variance = (np.zeros_like(own) for _ in range(2))
     last, left = np.zeros_like(given[0]), np.zeros((num_lanes, num_draws))
     for k in range(num_steps):
         before[k] = decay[k] ** 2 * left + fresh[k]
@@ -186,12 +164,12 @@ def smooth_drift(
         new = given[k] - expected[k]
         white[k] = new / np.sqrt(total)
         mean[k] = last = expected[k] + before[k] / total * new
-        variance[k] = left = before[k] * own[k] / total
+        variance[k] = left = before[k] / (1 + before[k] / own[k])
     for k in range(num_steps - 2, -1, -1):
-        gain[k] = decay[k + 1] * variance[k] / before[k + 1]
-        mean[k] += gain[k] * (mean[k + 1] - expected[k + 1])
-        variance[k] += gain[k] ** 2 * (variance[k + 1] - before[k + 1])
-    result = Smoothed(back(mean[:, 0]), back(mean[:, 1]), back(np.maximum(variance, 0)), back(gain))
+        gain = decay[k + 1] * variance[k] / before[k + 1]
+        mean[k] += gain * (mean[k + 1] - expected[k + 1])
+        variance[k] += gain**2 * (variance[k + 1] - before[k + 1])
+    result = Smoothed(back(mean[:, 0]), back(mean[:, 1]), back(np.maximum(variance, 0)))
     return result, (back(white[:, 0]), back(white[:, 1]))
 
 
@@ -200,10 +178,9 @@ class ErrorsGiven:
     """Levels and drifts of sites, given the residuals of their readings in each draw."""
 
     sites: SiteErrors
+    residuals: AtReadings
+    sd: Float[np.ndarray, "#draw #sensor"]  # of what readings do not share
     parameters: Mapping[str, ByDraw]
-    level: Float[np.ndarray, "draw site"]
-    level_variance: Float[np.ndarray, "draw site"]
-    drift: Smoothed | None
 
     def at(
         self,
@@ -214,58 +191,38 @@ class ErrorsGiven:
 
         Of sites without readings nothing is known but how levels and drifts spread.
         """
-        zero = np.zeros((len(self.level), len(site)))
-        level, variance = self.level[:, site] + zero, self.level_variance[:, site] + zero
-        of_drift, by_ones, left = zero, zero, zero
-        if DRIFT in self.parameters:
-            left = self.parameters[DRIFT] ** 2 + zero
-            if when is not None and self.sites.clock is not None:
-                of_drift, by_ones, left = self.drift_at(site, when - self.sites.clock)
-        mean = level * (1 - by_ones) + of_drift
-        total = left + (1 - by_ones) ** 2 * variance
-        scales = [self.parameters[name] for name in (LEVEL, DRIFT) if name in self.parameters]
-        spread = np.sum([scale**2 for scale in scales], axis=0)
-        unread = site == UNREAD
-        return Shared(
-            np.where(unread, 0.0, mean), np.sqrt(np.where(unread, spread, np.maximum(total, 0.0)))
+        sites, is_read, ones = self.sites, site != UNREAD, np.ones_like(self.residuals)
+        zero = np.zeros((len(ones), len(site)))
+        level_sd, drift_sd = (self.parameters.get(name, zero[:, :1]) for name in (LEVEL, DRIFT))
+        spread = level_sd**2 + drift_sd**2 + zero
+        if not is_read.any():
+            return Shared(zero, np.sqrt(spread))
+        of_drift, by_ones, left = zero.copy(), zero.copy(), drift_sd**2 + zero
+        sd = np.broadcast_to(self.sd, ones.shape)
+        white = self.residuals / sd, ones / sd
+        if sites.times is not None:
+            # As readings that tell nothing, beside the others of their sites.
+            reached, times = np.zeros(0, int), np.zeros(0)
+            if when is not None and sites.clock is not None:
+                reached = np.flatnonzero(is_read)
+                times = when[reached] - sites.clock
+            room = (0, 0), (0, len(reached))
+            smoothed, white = smooth_drift(
+                lanes_of(np.append(sites.group, site[reached]), np.append(sites.times, times)),
+                (np.pad(self.residuals, room), np.pad(ones, room)),
+                np.pad(sd, room, constant_values=np.inf),
+                drift_sd[:, 0],
+                self.parameters[MEMORY][:, 0],
+            )
+            white = tuple(one[:, : ones.shape[1]] for one in white)
+            for result, own in zip((of_drift, by_ones, left), smoothed, strict=True):
+                result[:, reached] = own[:, ones.shape[1] :]
+        squares, along = (
+            sum_by_site(white[1] * one, sites.group, len(sites.places)) for one in white[::-1]
         )
-
-    def drift_at(
-        self, site: Int[np.ndarray, " place"], when: Float[np.ndarray, " place"]
-    ) -> tuple[AtPlaces, AtPlaces, AtPlaces]:
-        """Means by residuals and by ones, and the variance, between readings before and after."""
-        sites, drift = self.sites, self.drift
-        assert drift is not None
-        assert sites.times is not None
-        order = np.lexsort((sites.times, sites.group))
-        group, times = sites.group[order], sites.times[order]
-        # The number of readings that go before, of the same site or of those before it.
-        count = np.searchsorted(group, site)
-        for number in np.unique(site):
-            own, here = times[group == number], site == number
-            count[here] += np.searchsorted(own, when[here], side="right")
-        earlier, later = np.maximum(count - 1, 0), np.minimum(count, len(order) - 1)
-        has_earlier = (count > 0) & (group[earlier] == site)
-        has_later = (count < len(order)) & (group[later] == site)
-        memory, total = self.parameters[MEMORY], self.parameters[DRIFT] ** 2
-
-        def decay(gap: Float[np.ndarray, " place"], is_there: Bool[np.ndarray, " place"]):
-            return np.where(is_there, np.exp(-np.where(is_there, gap, 0.0) / memory), 0.0)
-
-        a = decay(when - times[earlier], has_earlier)
-        b = decay(times[later] - when, has_later)
-        apart = 1 - (a * b) ** 2
-        before, after = a * (1 - b**2) / apart, b * (1 - a**2) / apart
-        one, other = order[earlier], order[later]
-
-        def between(values: AtReadings) -> AtPlaces:
-            return before * values[:, one] + after * values[:, other]
-
-        together = drift.gain[:, one] * drift.variance[:, other]
-        left = total * (1 - a**2) * (1 - b**2) / apart
-        left = left + before**2 * drift.variance[:, one] + after**2 * drift.variance[:, other]
-        return (
-            between(drift.residuals),
-            between(drift.ones),
-            left + 2 * before * after * together,
+        variance = level_sd**2 / (1 + level_sd**2 * squares)
+        mean = (variance * along)[:, site] * (1 - by_ones) + of_drift
+        total = left + (1 - by_ones) ** 2 * variance[:, site]
+        return Shared(
+            np.where(is_read, mean, 0.0), np.sqrt(np.where(is_read, np.maximum(total, 0), spread))
         )

@@ -163,7 +163,7 @@ class Shifts(eqx.Module):
         if self.sites is None or self.residuals is None:
             return None
         sd = self.parameters["sd"] if self.sensor_sd is None else self.sensor_sd
-        return self.sites.posterior_given(self.residuals.values(), sd, self.parameters)
+        return ErrorsGiven(self.sites, self.residuals.values(), sd, self.parameters)
 
     def predictor(
         self,
