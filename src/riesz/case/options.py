@@ -132,39 +132,35 @@ def devices_in(text: str) -> int | str:
         raise RieszError(f"{text!r} is no number: write 2, say, or all") from None
 
 
-def covariates_in(words: Sequence[str]) -> dict[str, str]:
-    """Of `name=value` or `name=raster.tif`, each name once."""
-    result: dict[str, str] = {}
-    for word in words:
-        name, sign, value = (part.strip() for part in word.partition("="))
-        if not (sign and name and value):
-            raise RieszError(
-                f"--covariate is {word!r}: give a covariate and its value, a word or a raster, "
-                "such as dist=0.3 or dist=dist.tif."
-            )
-        if name in result:
-            raise RieszError(f"--covariate names {name} twice: name it once.")
-        result[name] = value
-    return result
-
-
-def conditions_in(option: str) -> Callable[[Sequence[str]], dict[str, str]]:
-    """What reads `column=cell`, several times; the cell may be empty."""
+def pairs_in(
+    option: str, wanted: str, advice: str, *, may_be_empty: bool = False
+) -> Callable[[Sequence[str]], dict[str, str]]:
+    """What reads `name=value`, several times, each name once."""
 
     def read(words: Sequence[str]) -> dict[str, str]:
+        result: dict[str, str] = {}
         for word in words:
-            if "=" not in word.removeprefix("="):
-                raise RieszError(
-                    f"{option} is {word!r}: give a column and what its cells must hold, such as "
-                    "status=ok, or status= for empty cells."
-                )
-        pairs = [word.partition("=") for word in words]
-        result = {name.strip(): cell.strip() for name, _, cell in pairs}
-        if len(result) < len(words):
-            raise RieszError(f"{option} names a column twice: write a list into the problem file.")
+            name, sign, value = (part.strip() for part in word.partition("="))
+            if not (sign and name and (value or may_be_empty)):
+                raise RieszError(f"{option} is {word!r}: give {wanted}.")
+            if name in result:
+                raise RieszError(f"{option} names {name} twice: {advice}.")
+            result[name] = value
         return result
 
     return read
+
+
+covariates_in = pairs_in(
+    "--covariate",
+    "a covariate and its value, a word or a raster, such as dist=0.3 or dist=dist.tif",
+    "name it once",
+)
+
+
+def conditions_in(option: str) -> Callable[[Sequence[str]], dict[str, str]]:
+    wanted = "a column and what its cells must hold, such as status=ok, or status= for empty cells"
+    return pairs_in(option, wanted, "write a list into the problem file", may_be_empty=True)
 
 
 def split_names(text: str) -> tuple[str, ...]:

@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.arrays import on_device
-from riesz.density.marginal.host import ROUGH, Columns, Component, DataModel, Growth, Scales
+from riesz.density.marginal.host import Columns, Component, DataModel, Scales
 from riesz.density.marginal.spread import WEIGHED, gaussian_spread, sample_hyperparameters
-from riesz.method.training import minimise
 from riesz.priors.kernels import Matern32, covariance_factor, with_scales
 
 REACH, TREND = 0.15, 3.0
@@ -34,25 +33,12 @@ Points = Float[np.ndarray, "sensor dim"]
 Values = Float[np.ndarray, " sensor"]
 
 
-class Part(NamedTuple):
-    """What adds to the data, before it has its place among others."""
-
-    name: str
-    columns: Callable[[Scales], Columns]
-    num_columns: int
-    num_scales: int = 0
-    growth: Growth | None = None
-
-
-def place_parts(parts: Sequence[Part], first_scale: int) -> tuple[Component, ...]:
-    """One after the other, behind so many scales of others."""
-    result, first_linear = [], 0
-    for part in parts:
-        linear = first_linear + np.arange(part.num_columns)
-        scales = first_scale + np.arange(part.num_scales)
-        result.append(Component(part.name, part.columns, scales, linear, part.growth))
-        first_linear, first_scale = first_linear + len(linear), first_scale + len(scales)
-    return tuple(result)
+def part(
+    name: str, columns: Callable[[Scales], Columns], num_columns: int, num_scales: int = 0
+) -> Component:
+    """What adds to the data, before it has its place behind others; it grows by its first scale."""
+    growth = np.ones(num_columns) if num_scales else None
+    return Component(name, columns, np.arange(num_scales), np.arange(num_columns), growth)
 
 
 Axes = Int[np.ndarray, " dim"]
@@ -65,14 +51,14 @@ def extents(points: Points, axes: Axes) -> Float[np.ndarray, " unit"]:
     return np.where(result > 0, result, 1.0)
 
 
-def trend(points: Points, axes: Axes, spread: float) -> Part:
+def trend(points: Points, axes: Axes, spread: float) -> Component:
     """A level, and slopes along the axes."""
     centred = 2 * (points - points.mean(axis=0)) / extents(points, axes)[axes]
     columns = TREND * spread * np.hstack([np.ones((len(points), 1)), centred])
-    return Part("trend", lambda _: columns, columns.shape[1])
+    return part("trend", lambda _: columns, columns.shape[1])
 
 
-def process(name: str, points: Points, axes: Axes, spread: float) -> Part:
+def process(name: str, points: Points, axes: Axes, spread: float) -> Component:
     """Matern 3/2, with an sd and a length for each kind of axis."""
     places, rows = np.unique(points, axis=0, return_inverse=True)
     reach = REACH * extents(points, axes)
@@ -81,35 +67,36 @@ def process(name: str, points: Points, axes: Axes, spread: float) -> Part:
         own = np.append(spread * np.exp(scales[0]), (reach * np.exp(scales[1:]))[axes])
         return covariance_factor(with_scales(Matern32(1.0), own), places)[rows.reshape(-1)]
 
-    return Part(name, columns, len(places), 1 + len(reach), np.ones(len(places)))
+    return part(name, columns, len(places), 1 + len(reach))
 
 
-def levels(points: Points, spread: float) -> Part:
+def levels(points: Points, spread: float) -> Component:
     """Of each place that was measured more than once."""
     _, place = np.unique(points, axis=0, return_inverse=True)
     own = np.eye(place.max() + 1)[place.reshape(-1)]
-    return Part("levels", lambda scale: spread * np.exp(scale[0]) * own, own.shape[1], 1,
-                np.ones(own.shape[1]))  # fmt: skip
+    return part("levels", lambda scale: spread * np.exp(scale[0]) * own, own.shape[1], 1)
 
 
-def effects(design: Float[np.ndarray, "sensor effect"], spread: float) -> Part:
+def effects(design: Float[np.ndarray, "sensor effect"], spread: float) -> Component:
     """Of covariates, each in its own standard deviations."""
     scale = design.std(axis=0)
     columns = TREND * spread * (design - design.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-    return Part("effects", lambda _: columns, columns.shape[1])
+    return part("effects", lambda _: columns, columns.shape[1])
 
 
-def model_of(parts: Sequence[Part], values: Values, left: float) -> DataModel:
-    """With noise of one sd, which is unknown."""
+def model_of(parts: Sequence[Component], values: Values, left: float) -> DataModel:
+    """One part behind the other, with noise of one sd, which is unknown."""
 
     def noise_sd(given: Scales) -> Values:
         return np.full(len(values), NUGGET * left * np.exp(NUGGET_SPREAD * given[0]))
 
-    components = place_parts(parts, 1)
-    num_scales = sum(part.num_scales for part in parts)
-    num_columns = sum(part.num_columns for part in parts)
-    centred = values - values.mean()
-    return DataModel(components, centred, noise_sd, np.zeros(1, int), 1 + num_scales, num_columns)
+    components, num_others, num_linear = [], 1, 0
+    for one in parts:
+        places = {"scales": num_others + one.scales, "linear": num_linear + one.linear}
+        components.append(dataclasses.replace(one, **places))
+        num_others, num_linear = num_others + len(one.scales), num_linear + len(one.linear)
+    noise = noise_sd, np.zeros(1, int)
+    return DataModel(tuple(components), values - values.mean(), *noise, num_others, num_linear)
 
 
 def rival_models(
@@ -128,7 +115,7 @@ def rival_models(
     shared = [trend(at, axes, spread)]
     if design is not None and design.shape[1]:
         shared.append(effects(design, spread))
-    known = np.hstack([part.columns(np.zeros(0)) for part in shared])
+    known = np.hstack([one.columns(np.zeros(0)) for one in shared])
     centred = values - values.mean()
     left = float(np.std(centred - known @ np.linalg.lstsq(known, centred)[0]))
     left = max(left, FLAT * spread)
@@ -177,9 +164,7 @@ def likely_values(
     """Scales and noise given the data: about their most probable values, where these are known."""
     if not model.num_others:
         return LikelyValues(np.zeros((1, 0)), np.ones(1))
-    if mode is None:
-        origin = np.zeros(model.num_others) if start is None else start
-        mode = np.asarray(minimise(on_device(origin), model.cost, gain=ROUGH))
+    mode = model.rough_mode(start) if mode is None else mode
     spread = gaussian_spread(model.cost, on_device(mode))
     sample, _ = sample_hyperparameters(model.log_density, spread, mode, count // WEIGHED, seed)
     kept = sample.weights > NEGLIGIBLE

@@ -114,7 +114,7 @@ BROKEN = [
     ("to = 1979-12-31", 'to = "31.12.1979"', "to is '31.12.1979': give a date such as"),
     ('drop_reason = ""', 'drop_reson = ""', r"no column 'drop_reson': .*'drop_reason'\?"),
     ('drop_reason = ""', 'drop_reason = "no"', r"leaves none of 3 rows: drop_reason holds ''"),
-    ("sd = 2.0", "sd = 0", "noise.sd is 0.0: give a positive number"),
+    ("sd = 2.0", "sd = 0", "noise.sd is 0: give a positive number"),
     ("sd = 2.0", "", "the file lacks noise.sd: give a number"),
     ("diffusion =", "difusion =", r"equation has the key 'difusion'.*'diffusion'\?"),
     ('"transmissivity"', '"transmisivity"', r"no \[unknowns.transmisivity\]: did you mean"),

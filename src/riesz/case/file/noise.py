@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
-from pydantic import PositiveFloat, field_validator
+from pydantic import PositiveFloat
 
 from riesz.case.data.covariates import EFFECTS, LOCAL, effect_design, effect_labels, every_encoding
 from riesz.case.data.rows import DataRows
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.table import Coefficient, FileTable, faults_of_kind
+from riesz.case.table import FileTable, Size, faults_of_kind
 from riesz.errors import FileFormatError
 from riesz.observe.effects import WithEffects
 from riesz.observe.grouped import GroupedNormal
@@ -72,23 +72,16 @@ class NoiseTable(FileTable):
         "negative-binomial",
         "binomial",
     ] = NORMAL
-    sd: Coefficient = None
-    length: Coefficient = None
-    level_sd: Coefficient = None
-    drift_sd: Coefficient = None
-    correlation_time: Coefficient = None
-    concentration: Coefficient = None
+    sd: Size = None
+    length: Size = None
+    level_sd: Size = None
+    drift_sd: Size = None
+    correlation_time: Size = None
+    concentration: Size = None
     degrees_of_freedom: PositiveFloat = 4.0
     exposure: PositiveFloat | None = None
     trials: PositiveFloat | None = None
     link: Literal["log", "logit", "identity"] | None = None
-
-    @field_validator(*SCALES)
-    @classmethod
-    def check_scale(cls, scale: Any) -> Any:
-        if not isinstance(scale, str | float) or (isinstance(scale, float) and scale <= 0):
-            raise ValueError(f"is {scale!r}: give a positive number, or the name of an unknown")
-        return scale
 
     def faults(self) -> Iterator[str]:
         yield from faults_of_kind(self, self.kind, KEYS[self.kind])

@@ -122,9 +122,9 @@ class DataModel:
         kept = tuple(replace(one, columns=cache(one.columns)) for one in self.components)
         return replace(self, components=kept)
 
-    def rough_mode(self) -> Scales:
+    def rough_mode(self, start: Scales | None = None) -> Scales:
         """Nearly the most probable scales and noise: good enough to compare models by."""
-        origin = np.zeros(self.num_others)
+        origin = np.zeros(self.num_others) if start is None else start
         if not self.num_others:
             return origin
         return np.asarray(minimise(on_device(origin), self.cost, gain=ROUGH))

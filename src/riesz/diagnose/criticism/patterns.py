@@ -120,16 +120,10 @@ def region_findings(
         rows = np.flatnonzero(inside[places.of] & (places.of >= 0))
         mean = float(against.residuals[rows].mean())
         if abs(mean) >= TOLD:
-            result.append(region_finding(rows, mean, readers, float(p[best])))
+            where = {"where": readers.where(rows), "which": readers.label(rows)}
+            note = Note("region", count=len(rows), mean=mean, **where)
+            result.append(Finding(REGION, note, (), tuple(rows.tolist()), float(p[best])))
     return result
-
-
-def region_finding(
-    rows: Int[np.ndarray, " some"], mean: float, readers: Readers, p: float
-) -> Finding:
-    where = {"where": readers.where(rows), "which": readers.label(rows)}
-    note = Note("region", count=len(rows), mean=mean, **where)
-    return Finding(REGION, note, (), tuple(rows.tolist()), p)
 
 
 def covariate(
@@ -164,10 +158,13 @@ def covariate(
         if p > LEVELS[COVARIATE]:
             break
         if best == len(names):
-            findings.append(size_finding(grows=bool(trends[best] > 0), p=p))
+            note = Note("residuals_grow" if trends[best] > 0 else "residuals_shrink")
+            findings.append(Finding(COVARIATE, note, ("predicted",), (), p))
             continue
         correlation = float(np.corrcoef(against.residuals, patterns[best])[0, 1])
-        findings.append(trend_finding(names[best], correlation, p))
+        code = "residuals_rise" if correlation > 0 else "residuals_fall"
+        note = Note(code, covariate=names[best], correlation=correlation)
+        findings.append(Finding(COVARIATE, note, (names[best],), (), p))
     return findings
 
 
@@ -179,17 +176,6 @@ def standardise(given: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, " sens
     own = np.where(known, given - given[known].mean(), 0.0)
     size = float(np.sqrt(np.mean(own**2)))
     return own / size if size > 1e-9 * float(np.abs(given[known]).max()) else None
-
-
-def size_finding(*, grows: bool, p: float) -> Finding:
-    note = Note("residuals_grow" if grows else "residuals_shrink")
-    return Finding(COVARIATE, note, ("predicted",), (), p)
-
-
-def trend_finding(name: str, correlation: float, p: float) -> Finding:
-    code = "residuals_rise" if correlation > 0 else "residuals_fall"
-    note = Note(code, covariate=name, correlation=correlation)
-    return Finding(COVARIATE, note, (name,), (), p)
 
 
 def neighbours(
