@@ -12,7 +12,7 @@ import riesz as rz
 from riesz.errors import RieszError
 from riesz.problem.linearity import (
     affine_coordinates,
-    affine_dirichlet_values,
+    by_equation,
     linear_parts,
     without_derivative,
 )
@@ -49,7 +49,7 @@ def test_affine_coordinates_are_those_of_sources_in_linear_equations():
 
 def test_a_problem_is_asked_once_and_another_one_anew():
     problem = posed(LINEAR, "level", level=dist.Normal(0.0, 1.0))
-    for found in (affine_coordinates, affine_dirichlet_values, linear_parts):
+    for found in (affine_coordinates, by_equation, linear_parts):
         assert found(problem) is found(problem)
     np.testing.assert_array_equal(linear_parts(problem).linear, [1, 3, 4])
     learned = with_observations(problem, SEEN, rz.Gaussian(lambda z: 1 + z["f"] ** 2))
@@ -70,7 +70,7 @@ def test_unknowns_that_only_comparisons_read_have_no_derivative():
 @pytest.mark.slow
 def test_what_was_found_does_not_keep_a_problem_alive():
     problem = posed(LINEAR)
-    linear_parts(problem), affine_dirichlet_values(problem)
+    linear_parts(problem), by_equation(problem)
     gone = weakref.ref(problem)
     del problem
     gc.collect()

@@ -20,7 +20,6 @@ from riesz.observe.observations import observations
 from riesz.prediction.predict import predict
 from riesz.priors.gaussian_process import GP, BoundaryGP
 from riesz.priors.kernels import Matern52
-from riesz.problem.linearity import affine_dirichlet_values
 from riesz.problem.posing import inverse_problem
 from riesz.problem.unknowns import Unknown
 from riesz.surrogate.surrogate import boundary_values
@@ -78,7 +77,7 @@ def test_the_unknown_is_named_after_the_stretch_and_described():
 @pytest.mark.slow
 def test_surrogates_take_the_boundary_from_their_lifting():
     problem = rim_problem()
-    lifted = boundary_values(problem.forward, affine_dirichlet_values(problem))
+    lifted = boundary_values(problem.forward, problem.latents)
     coordinates = jnp.asarray(np.random.default_rng(2).normal(size=problem.num_coordinates))
     wanted = dirichlet_values(problem.forward, problem.z(coordinates))
     columns = lifted.functions.values[problem.forward.fixed]

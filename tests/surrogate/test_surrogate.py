@@ -16,7 +16,6 @@ from riesz.surrogate.networks import trunk_branch, with_more_features
 from riesz.surrogate.surrogate import (
     COORDINATES,
     SteadySurrogate,
-    affine_values,
     boundary_values,
     frame_of,
     nodal_functions,
@@ -73,7 +72,7 @@ def mixed_problem(mesh):
 
 
 def surrogate_on(problem, latents, network):
-    boundary = boundary_values(problem, affine_values(problem, latents))
+    boundary = boundary_values(problem, latents)
     return SteadySurrogate(network, boundary, frame_of(problem.space.mesh, 3.0, problem.dtype))
 
 
@@ -98,7 +97,7 @@ def test_values_that_depend_on_unknowns_in_curves_are_refused():
     problem = rz.boundary_value_problem(rz.P1(mesh), rz.diffusion(1.0), {"left": "level"})
     latents = latent_space({"level": dist.LogNormal(0.0, 1.0)}, mesh)
     with pytest.raises(RieszError, match="not affinely"):
-        affine_values(problem, latents)
+        boundary_values(problem, latents)
 
 
 def test_a_factorised_network_is_affine_where_it_must_be():

@@ -160,10 +160,10 @@ class Amortise(simulate.PriorSurrogate, AbstractEngine):
     """
 
     # Class variables, where pairs of a method and a density have properties.
-    name: ClassVar[str] = "amortise"  # pyright: ignore[reportIncompatibleMethodOverride]
-    compiling: ClassVar[float] = 120.0  # pyright: ignore[reportIncompatibleMethodOverride]
-    is_normal: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
-    is_timed: ClassVar[bool] = False  # pyright: ignore[reportIncompatibleMethodOverride]
+    name: ClassVar[str] = "amortise"  # pyright: ignore[reportIncompatibleVariableOverride]
+    compiling: ClassVar[float] = 120.0  # pyright: ignore[reportIncompatibleVariableOverride]
+    is_normal: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
+    is_timed: ClassVar[bool] = False  # pyright: ignore[reportIncompatibleVariableOverride]
 
     encoder_width: Count = 128
     encoder_layers: Count = 3

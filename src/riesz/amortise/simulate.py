@@ -16,13 +16,15 @@ from jaxtyping import Array, Bool, DTypeLike, Float, PRNGKeyArray, PyTree
 
 from riesz.arrays import on_device
 from riesz.density.reduced_basis import ReducedSensors
-from riesz.density.surrogate.least_squares import applies_to, gauss_newton_readout
+from riesz.density.surrogate.least_squares import LARGEST, gauss_newton_readout
 from riesz.density.surrogate.start import (
+    AnySurrogate,
     PatchSettings,
     default_penalty,
     initial_surrogate,
     surrogate_at_sensors,
 )
+from riesz.density.surrogate.surrogate import Surrogate, trajectory_over_prior
 from riesz.errors import RieszError
 from riesz.method.settings import Count
 from riesz.observe.given import as_numbers
@@ -33,8 +35,6 @@ from riesz.posterior.family import Draws, antithetic
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, SurrogateStates
 from riesz.problem.posing import with_observations
 from riesz.problem.problem import InverseProblem, in_precision
-from riesz.surrogate.surrogate import SteadySurrogate
-from riesz.surrogate.trajectory import Trajectory
 
 AnyFloats = Float[Array | np.ndarray, "*data sensor"]
 
@@ -188,7 +188,7 @@ class Simulator(eqx.Module):
     """The joint distribution of unknowns and observations; those of the problem are not read."""
 
     problem: InverseProblem
-    surrogate: SteadySurrogate | Trajectory | ReducedSensors
+    surrogate: AnySurrogate | ReducedSensors
 
     def predict(self, coordinates: Coordinates) -> Observed:
         """What the sensors would see, without noise."""
@@ -278,11 +278,14 @@ class PriorSurrogate(PatchSettings):
 
 def surrogate_over_prior(
     problem: InverseProblem, sizes: PriorSurrogate, network_key: PRNGKeyArray, key: PRNGKeyArray
-) -> SteadySurrogate:
-    """The surrogate fitted to the equation for unknowns from the prior, by Gauss-Newton steps."""
+) -> AnySurrogate:
+    """The surrogate fitted to the equation for unknowns from the prior, by Gauss-Newton steps; in
+    time, to all steps."""
+    if problem.time is not None:
+        return trajectory_over_prior(problem, Surrogate(gram=sizes.gram), key)
     penalty, dtype = default_penalty(problem, sizes), problem.forward.dtype
     start = initial_surrogate(problem, network_key, width=sizes.width, features=sizes.features)
-    if not applies_to(penalty, start):
+    if start.network.readout.size > LARGEST:
         raise RieszError(
             f"the readout of a surrogate with {sizes.features} features is too large to be solved "
             "for: ask for fewer features, or a smaller width."

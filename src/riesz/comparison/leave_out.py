@@ -22,7 +22,7 @@ from riesz.comparison.blocks import BLOCKS, ONE, Block
 from riesz.comparison.rivals import LikelyValues, likely_values, of_rows
 from riesz.density.engine import AbstractEngine, Engine
 from riesz.density.marginal.host import DataModel, data_model, rough_mode
-from riesz.density.marginal.linear import data_map
+from riesz.density.marginal.linear import data_map, hyper_values
 from riesz.density.marginal.points import AbstractPointMap, point_map_at_sensors
 from riesz.density.marginal.systems import AbstractDataSystem, DataSpace, Groups
 from riesz.diagnose.held_out import (
@@ -205,12 +205,16 @@ def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) 
         return result
     at = point_map_at_sensors(problem)
 
+    def hyper_values_of(posterior: Posterior) -> LikelyValues:
+        assert isinstance(posterior.distribution, EmpiricalDraws)
+        return LikelyValues(*hyper_values(posterior.distribution, parts, MOST_VALUES, how.seed))
+
     def solve(values: Others) -> Iterable[AbstractDataSystem]:
         for own in values:
             yield by_root(*jax.block_until_ready(moments_of(problem, parts, on_device(own), at)))
 
-    again = None if fits is None else lambda number: hyper_values(fits(number), parts, how.seed)
-    return how.by_systems(solve, hyper_values(posterior, parts, how.seed), again)
+    again = None if fits is None else lambda number: hyper_values_of(fits(number))
+    return how.by_systems(solve, hyper_values_of(posterior), again)
 
 
 @eqx.filter_jit
@@ -229,17 +233,6 @@ def by_root(misfit: ArrayLike, root: ArrayLike) -> DataSpace:
     """Data with a covariance that is a root times its transpose, noise and all."""
     misfit = np.asarray(misfit, float)
     return DataSpace(np.asarray(root, float), misfit, np.zeros_like(misfit))
-
-
-def hyper_values(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:
-    """Of unknowns that are not integrated out, each once, and how much each counts."""
-    assert isinstance(posterior.distribution, EmpiricalDraws)
-    every = np.asarray(posterior.distribution.all())[:, np.asarray(parts.others)]
-    others, counts = np.unique(every, axis=0, return_counts=True)
-    if len(others) > MOST_VALUES:
-        chosen = np.random.default_rng(seed).choice(len(others), MOST_VALUES, replace=False)
-        others, counts = others[chosen], counts[chosen]
-    return LikelyValues(others, counts / counts.sum())
 
 
 def elpd_of_shared_noise(posterior: Posterior, how: LeaveOut) -> HeldOutByWay:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from riesz.deadline import Deadline
 from riesz.density.base import AbstractDensityKind
@@ -18,24 +18,11 @@ from riesz.problem.problem import InverseProblem
 class AbstractEngine(ABC):
     """A way from an inverse problem to a posterior, with its settings."""
 
-    if TYPE_CHECKING:  # class variables of some, and properties of others
-
-        @property
-        def name(self) -> str: ...
-        @property
-        def compiling(self) -> float:
-            """Seconds, roughly, in which nothing is computed yet."""
-            ...
-
-        @property
-        def is_normal(self) -> bool:
-            """Whether its q has one mode."""
-            ...
-
-        @property
-        def is_timed(self) -> bool:
-            """Whether it ends with what it has when its time is over."""
-            ...
+    # Class variables of some, and properties of others.
+    name: Any
+    compiling: Any  # seconds, roughly, in which nothing is computed yet
+    is_normal: Any  # whether its q has one mode
+    is_timed: Any  # whether it ends with what it has when its time is over
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:

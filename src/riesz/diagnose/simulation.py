@@ -33,8 +33,7 @@ from riesz.amortise.simulate import (
     check_simulable,
     surrogate_over_prior,
 )
-from riesz.density.surrogate.start import check_nested, penalty_in_time, surrogate_at_sensors
-from riesz.density.surrogate.surrogate import Surrogate, trajectory_over_prior
+from riesz.density.surrogate.start import check_nested, surrogate_at_sensors
 from riesz.diagnose.calibration import Calibration
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
@@ -76,14 +75,8 @@ def sbc(
         if surrogate is None:
             network_key, key = jr.split(surrogate_key)
             sizes = PriorSurrogate() if sizes is None else sizes
-            if problem.time is None:
-                check_nested(problem, "sbc", sizes.gram)
-                surrogate = surrogate_over_prior(problem, sizes, network_key, key)
-            else:
-                engine = Surrogate(gram=sizes.gram)
-                engine.check(problem)
-                penalty = penalty_in_time(problem, engine)
-                surrogate, _ = trajectory_over_prior(problem, engine, penalty, key)
+            check_nested(problem, "sbc", sizes.gram)
+            surrogate = surrogate_over_prior(problem, sizes, network_key, key)
         size = problem.num_coordinates
         truths = jr.normal(truth_key, (num_data_sets, size))
         exact = exact_at_sensors(problem, truths)

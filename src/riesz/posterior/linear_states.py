@@ -30,10 +30,8 @@ def linear_states(problem: InverseProblem, z: ManyZ) -> NodeDraws | None:
     Of several experiments, or steps in time, each would have a matrix of its own: they are left to
     others, too.
     """
-    if problem.time is not None:
-        return None
     result = by_equation(problem)
-    if problem.others or not result.is_affine_in([STATE]):
+    if problem.num_solves > 1 or not result.is_affine_in([STATE]):
         return None
     is_fixed = not any(STATE in pair for pair in result.meets)
     forward = problem.forward

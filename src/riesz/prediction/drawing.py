@@ -40,6 +40,7 @@ from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.priors.fields import FieldCoefficient, numbers_in
 from riesz.priors.regions import PiecewiseConstant
+from riesz.problem.priors import shape_of
 from riesz.problem.problem import InverseProblem
 
 AtNodes = Float[Array, " node"]
@@ -291,10 +292,7 @@ def draws_of_unknown(
 ) -> Unknown:
     field = field_of(problem.latents, name)
     if field is None:
-        coordinates = jax.ShapeDtypeStruct((problem.num_coordinates,), problem.forward.dtype)
-        # Not the bound method: JAX would compare the whole problem, array by array.
-        shape = jax.eval_shape(lambda own: problem.z(own), coordinates)[name].shape  # noqa: PLW0108
-        return NumberDraws(values, tuple(shape))
+        return NumberDraws(values, shape_of(problem.latents.latents[name]))
     if isinstance(field, PiecewiseConstant):
         return RegionDraws(values, np.asarray(field.region), regions_of(problem, name))
     return NodalDraws(quantise(values), field.is_log)

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
+from riesz.fem.evaluate import evaluation_points
 from riesz.mesh.grids import Grid
 from riesz.mesh.location import locate
 from riesz.observe.effects import design_elsewhere
@@ -132,11 +134,14 @@ def sampler_of(
         result = reading(posed, times, at, tolerance=tolerance)
         return TransientDraw(posed, posterior.states, result, posed.default_solver())
     if isinstance(quantity, str):
-        where = sampling.locate_places(problem, at, tolerance)
-        return sampling.Plain(quantity_named(problem, quantity, where, experiment))
-    if at is not None:
+        points = at.points if isinstance(at, Grid) else at
+        where = None
+        if points is not None:
+            where = evaluation_points(problem.forward, points, tolerance=tolerance)
+        quantity = quantity_named(problem, quantity, where, experiment)
+    elif at is not None:
         raise RieszError("a function of (problem, state, z) knows its places: leave `at` out.")
-    return sampling.Plain(quantity)
+    return eqx.Partial(sampling.without_key, quantity)
 
 
 def covariates_at(

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
 from riesz.fem.elements.space import Functionals, Operator, functionals
-from riesz.fem.evaluate import EvaluationPoints, evaluation_points
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.time.time_stepping import integrate_in_time
 from riesz.mesh.grids import Grid
@@ -44,15 +43,9 @@ Sampler = Callable[[PRNGKeyArray, InverseProblem, Float[Array, " node"], PyTree]
 """A quantity that may also draw: `sampler(key, problem, state, z)`."""
 
 
-class Plain(eqx.Module):
+def without_key(quantity: Quantity, key: PRNGKeyArray, *given: Any) -> Any:
     """A quantity that draws nothing of its own."""
-
-    quantity: Quantity
-
-    def __call__(
-        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-    ) -> Any:
-        return self.quantity(problem, state, z)
+    return quantity(*given)
 
 
 class NewMeasurement(eqx.Module):
@@ -105,16 +98,6 @@ def quantity_draws(
     return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
 
 
-def locate_places(
-    problem: InverseProblem, at: ArrayLike | Grid | None, tolerance: float | None
-) -> EvaluationPoints | None:
-    if at is None:
-        return None
-    return evaluation_points(
-        problem.forward, at.points if isinstance(at, Grid) else at, tolerance=tolerance
-    )
-
-
 def draw_chunks(
     posterior: Posterior,
     sampler: Sampler,
@@ -129,8 +112,7 @@ def draw_chunks(
     problem, states = posterior.problem, posterior.states
     wanted = problem.time is None
     if numbers is None:
-        numbers = num_numbers(problem, sampler, coordinates)
-        wanted = needs_state(problem, sampler, coordinates)
+        numbers, wanted = trace_sampler(problem, sampler, coordinates)
     together = num_sharing(problem, coordinates)
     size = together * chunk_size(num_draws // together, together * numbers)
     nothing = jnp.zeros((size, problem.record.num_recorded), problem.forward.dtype)
@@ -146,24 +128,23 @@ def draw_chunks(
         yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
 
 
-def needs_state(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> bool:
-    """Whether a quantity depends on the state: to solve for one that nobody reads takes minutes."""
-    inputs = {
-        "state": jax.ShapeDtypeStruct((problem.record.num_recorded,), problem.forward.dtype),
-        "z": unknowns_like(problem, coordinates),
-    }
+def trace_sampler(
+    problem: InverseProblem, sampler: Sampler, coordinates: Draws
+) -> tuple[int, bool]:
+    """Numbers in one draw of a quantity, and of the state that it is of; and whether it depends on
+    the state: to solve for one that nobody reads takes minutes."""
+    size = problem.record.num_recorded
+    own = jax.ShapeDtypeStruct((coordinates.shape[1],), coordinates.dtype)
+    # Not the bound method: JAX would compare the whole problem, array by array.
+    z = jax.eval_shape(lambda own: problem.z(own), own)  # noqa: PLW0108
+    inputs = {"state": jax.ShapeDtypeStruct((size,), problem.forward.dtype), "z": z}
 
     def of_draw(given: dict[str, Any]) -> Any:
         return jax.tree.map(jnp.asarray, sampler(jr.key(0), problem, given["state"], given["z"]))
 
-    return "state" in dependence(of_draw, inputs).reads
-
-
-def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, Any]:
-    """Shapes and types of what one draw stands for."""
-    own = jax.ShapeDtypeStruct((coordinates.shape[1],), coordinates.dtype)
-    # Not the bound method: JAX would compare the whole problem, array by array.
-    return jax.eval_shape(lambda own: problem.z(own), own)  # noqa: PLW0108
+    shapes = jax.tree.leaves(jax.eval_shape(of_draw, inputs))
+    numbers = sum(math.prod(one.shape) for one in shapes)
+    return max(size, numbers), "state" in dependence(of_draw, inputs).reads
 
 
 def num_sharing(problem: InverseProblem, coordinates: Draws) -> int:
@@ -222,19 +203,6 @@ def of_chunk(
     blocks = states.reshape(*keys.shape, -1)
     result = jax.lax.map(of_block, (keys, shared, own, blocks))
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), result)
-
-
-def num_numbers(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
-    """In one draw of a quantity, and of the state that it is of."""
-    size = problem.record.num_recorded
-    state, keys = (
-        jax.ShapeDtypeStruct((1, size), problem.forward.dtype),
-        jr.split(jr.key(0), (1, 1)),
-    )
-    z = unknowns_like(problem, coordinates)
-    z = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, *leaf.shape), leaf.dtype), z)
-    one = eqx.filter_eval_shape(of_chunk, problem, sampler, keys, {}, z, state)
-    return max(size, sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one)))
 
 
 def chunk_size(num_draws: int, numbers: int) -> int:

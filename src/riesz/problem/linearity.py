@@ -22,7 +22,6 @@ from riesz.priors.latent import LatentSpace, Z
 from riesz.problem.dependence import Dependence, dependence, join_dependences
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE
-from riesz.surrogate.surrogate import AffineValues, affine_values
 
 Answer = TypeVar("Answer")
 
@@ -163,12 +162,6 @@ def places_of(problem: InverseProblem, names: Collection[str]) -> Int[np.ndarray
     for name, part in problem.latents.slices().items():
         marked[part] &= name in names
     return np.flatnonzero(marked)
-
-
-@once_per_problem
-def affine_dirichlet_values(problem: InverseProblem) -> AffineValues:
-    """Dirichlet values as affine functions of the coordinates; raises where they are not."""
-    return affine_values(problem.forward, problem.latents)
 
 
 class Parts(eqx.Module):

@@ -6,7 +6,6 @@ that stay as drawn, only the linear readout is to be found.
 """
 
 import dataclasses
-from abc import abstractmethod
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -68,15 +67,7 @@ def local_functions(
     )
 
 
-class AbstractNetwork(eqx.Module):
-    """What is trained: a function of place and coordinates, both about one in size."""
-
-    @abstractmethod
-    def __call__(self, x: Float[Array, " dim"], coordinates: Coordinates) -> Float[Array, ""]:
-        """The value at one place."""
-
-
-class TrunkBranch(AbstractNetwork):
+class TrunkBranch(eqx.Module):
     """A sum of products of functions of place and of functions of the unknowns.
 
     Much cheaper than one network of both: each factor is evaluated once for all partners. The

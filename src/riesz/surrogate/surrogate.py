@@ -5,15 +5,7 @@ $\omega = 0$ on the Dirichlet part only: it behaves as solutions do at corners a
 meet. The lifting $g$ extends the prescribed values harmonically; where they depend on the unknowns
 they must do so affinely, so that a few columns of nodal values say it all. (Trial functions of this
 form: Lagaris, Likas & Fotiadis 1998.)
-
-Beside it stands one without a network, a reference for small meshes: one value a node, affine in
-the coordinates of the unknowns. Nodal values themselves would be slow to train, since the penalty
-sees rough changes of them far more than smooth ones; so they are written as
-$u = G(0) + G'(0)\,\xi + \epsilon L^{-1} F\,W\,(1, \xi)$ with $F F^\top = A$, where the penalty
-of $W$ is the unit matrix, at the origin of the coordinates.
 """
-
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -32,7 +24,7 @@ from riesz.fem.time.problem import at_time
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.penalty.rows import AbstractPlacedState, Place, values_at_nodes
 from riesz.priors.latent import LatentSpace
-from riesz.surrogate.networks import AbstractNetwork
+from riesz.surrogate.networks import TrunkBranch
 
 Columns = Float[np.ndarray, "node column"]
 Scalar = Float[Array, ""]
@@ -135,25 +127,18 @@ class BoundaryValues(eqx.Module):
         return columns[0], columns[1] + columns[2:] @ coordinates[self.moving]
 
 
-class AffineValues(NamedTuple):
-    """Prescribed values at the origin, and their slopes by the coordinates that move them."""
-
-    start: Float[np.ndarray, " fixed"]
-    gradients: Float[np.ndarray, "fixed moving"]
-    moving: Int[np.ndarray, " moving"]
-
-
-def boundary_values(problem: BoundaryValueProblem, prescribed: AffineValues) -> BoundaryValues:
-    """The factor and the lifting for a problem's Dirichlet conditions."""
+def boundary_values(problem: BoundaryValueProblem, latents: LatentSpace) -> BoundaryValues:
+    """The factor and the lifting for a problem's Dirichlet conditions; raises where their values
+    are not affine in the coordinates."""
     mesh = problem.space.mesh
+    start, slopes = affine_in_coordinates(problem, latents, None)
+    (moving,) = np.nonzero(np.abs(slopes).max(axis=0, initial=0.0))
     if len(problem.fixed):
-        values = np.column_stack([prescribed.start, prescribed.gradients])
-        columns = factor_and_lifting(problem, values)
+        columns = factor_and_lifting(problem, np.column_stack([start, slopes[:, moving]]))
     else:
         columns = np.eye(1, 2).repeat(mesh.num_nodes, axis=0)  # nothing prescribed: 1 and 0
-    return BoundaryValues(
-        nodal_functions(mesh, columns, problem.dtype), jnp.asarray(prescribed.moving, jnp.int32)
-    )
+    functions = nodal_functions(mesh, columns, problem.dtype)
+    return BoundaryValues(functions, jnp.asarray(moving, jnp.int32))
 
 
 @eqx.filter_jit
@@ -178,17 +163,11 @@ def prescribed_values(
     return at(None) if times is None else jax.lax.map(at, times)
 
 
-def affine_values(problem: BoundaryValueProblem, latents: LatentSpace) -> AffineValues:
-    """The prescribed values by the coordinates; raises where they are not affine in them."""
-    start, slopes = affine_in_coordinates(problem, latents, None)
-    (moving,) = np.nonzero(np.abs(slopes).max(axis=0, initial=0.0))
-    return AffineValues(start, slopes[:, moving], moving)
-
-
 def affine_in_coordinates(
     problem: BoundaryValueProblem, latents: LatentSpace, times: Float[np.ndarray, " time"] | None
 ) -> tuple[Float[np.ndarray, "*time fixed"], Float[np.ndarray, "*time fixed coordinate"]]:
-    """Prescribed values at the origin and their slopes, of which values far from it follow."""
+    """Prescribed values at the origin and their slopes; raises where values far from it do not
+    follow."""
     far = np.random.default_rng(0).normal(size=latents.num_coordinates)
     place = on_device(far, problem.dtype)
     when = None if times is None else on_device(times)
@@ -238,7 +217,7 @@ class Frame(eqx.Module):
 class SteadySurrogate(AbstractPlacedState):
     """A state for every value of the unknowns."""
 
-    network: AbstractNetwork
+    network: TrunkBranch
     boundary: BoundaryValues
     frame: Frame
 

@@ -32,7 +32,7 @@ from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws, FullRank, antithetic, full_rank
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.networks import AbstractNetwork
+from riesz.surrogate.networks import TrunkBranch
 from riesz.surrogate.surrogate import SteadySurrogate
 
 
@@ -85,7 +85,7 @@ def emulate_by_gradients(
 class EmulateState(eqx.Module):
     """What a step changes."""
 
-    network: AbstractNetwork
+    network: TrunkBranch
     network_memory: optax.OptState
     family: FullRank
     family_memory: optax.OptState
@@ -127,7 +127,7 @@ class EmulateStep(eqx.Module):
 
     def network_step(
         self, state: EmulateState, key: PRNGKeyArray, draws: Draws, data: EmulateData
-    ) -> tuple[AbstractNetwork, optax.OptState, Float[Array, ""]]:
+    ) -> tuple[TrunkBranch, optax.OptState, Float[Array, ""]]:
         @eqx.filter_value_and_grad
         def loss(network):
             surrogate = dataclasses.replace(data.surrogate, network=network)

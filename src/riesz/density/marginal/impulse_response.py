@@ -44,10 +44,9 @@ class StepSources(eqx.Module):
 
 def pays(problem: InverseProblem, num_unknowns: int) -> bool:
     """Whether this is the quicker way to the record, for so many unknowns; and a way at all."""
-    time = problem.time
-    if time is None or time.sensors.operator is None:
-        return False
-    return num_unknowns > SOLVES * time.num_places and is_time_invariant(problem)
+    time = problem.in_time
+    is_fewer = num_unknowns > SOLVES * time.num_places
+    return time.sensors.operator is not None and is_fewer and is_time_invariant(problem)
 
 
 def is_time_invariant(problem: InverseProblem) -> bool:

@@ -211,14 +211,21 @@ def conditional_mixture(
             f"density {MARGINAL}; use predict."
         )
     parts = linear_parts(posterior.problem)
-    every = np.asarray(drawn.all())
-    # Many draws share the others: where all do, one part is all there is.
-    others, counts = np.unique(every[:, np.asarray(parts.others)], axis=0, return_counts=True)
-    if len(others) > max_others:
-        chosen = np.random.default_rng(0).choice(len(others), max_others, replace=False)
+    others, shares = hyper_values(drawn, parts, max_others)
+    return mixture_at(posterior.problem, parts, others, at)._replace(shares=shares)
+
+
+def hyper_values(
+    draws: EmpiricalDraws, parts: Parts, most: int, seed: int = 0
+) -> tuple[Float[np.ndarray, "part other"], Float[np.ndarray, " part"]]:
+    """Of unknowns that are not integrated out, each once, and how much each counts: many draws
+    share them, and where all do, one part is all there is."""
+    every = np.asarray(draws.all())[:, np.asarray(parts.others)]
+    others, counts = np.unique(every, axis=0, return_counts=True)
+    if len(others) > most:
+        chosen = np.random.default_rng(seed).choice(len(others), most, replace=False)
         others, counts = others[chosen], counts[chosen]
-    result = mixture_at(posterior.problem, parts, others, at)
-    return result._replace(shares=counts / counts.sum())
+    return others, counts / counts.sum()
 
 
 def mixture_at(

@@ -31,9 +31,7 @@ from riesz.penalty.norm import (
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.penalty.rows import AbstractPlacedState, Place
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.networks import TrunkBranch
 from riesz.surrogate.surrogate import COORDINATES, SteadySurrogate
-from riesz.surrogate.trajectory import Trajectory
 
 MIXTURE = "riesz:mixture"
 """The entry of `z` that holds the mixture of features."""
@@ -57,15 +55,9 @@ class MixedFeatures(AbstractPlacedState):
     surrogate: SteadySurrogate
 
     def at(self, place: Place, z: PyTree) -> Float[Array, ""]:
-        network = trunk_branch_of(self.surrogate)
-        inner = network.features(self.surrogate.frame.inside(place.x)) @ z[MIXTURE]
-        return self.surrogate.with_boundary(place, z[COORDINATES], inner)
-
-
-def trunk_branch_of(surrogate: SteadySurrogate | Trajectory) -> TrunkBranch:
-    if not isinstance(surrogate.network, TrunkBranch):
-        raise TypeError(f"a {type(surrogate.network).__name__} has no readout of features")
-    return surrogate.network
+        own = self.surrogate
+        inner = own.network.features(own.frame.inside(place.x)) @ z[MIXTURE]
+        return own.with_boundary(place, z[COORDINATES], inner)
 
 
 class NormalEquations(eqx.Module):
@@ -77,16 +69,6 @@ class NormalEquations(eqx.Module):
     def plus(self, other: "NormalEquations") -> "NormalEquations":
         """With further samples."""
         return jax.tree.map(jnp.add, self, other)
-
-
-def applies_to(penalty: object, surrogate: SteadySurrogate) -> bool:
-    """Whether the penalty is a sum of squares, and the surrogate linear in a small readout."""
-    return (
-        isinstance(penalty, WeakFormPenalty)
-        and isinstance(penalty.norm.fine, SchwarzPatches)
-        and isinstance(surrogate.network, TrunkBranch)
-        and surrogate.network.readout.size <= LARGEST
-    )
 
 
 def gauss_newton_readout(
@@ -111,16 +93,14 @@ def normal_equations(
     """From sampled patches, about the readout that the surrogate has."""
     rows = jr.split(key, len(batches)), batches
     result = sum_over_rows(sum_batches, (problem, penalty, surrogate), rows, devices)
-    readout = trunk_branch_of(surrogate).readout
-    return NormalEquations(
-        result.matrix, result.gradient - jnp.einsum("ikjl,jl->ik", result.matrix, readout)
-    )
+    moved = jnp.einsum("ikjl,jl->ik", result.matrix, surrogate.network.readout)
+    return NormalEquations(result.matrix, result.gradient - moved)
 
 
 def solve_readout(surrogate: SteadySurrogate, equations: NormalEquations) -> SteadySurrogate:
     """The surrogate with the readout that solves them."""
-    network = trunk_branch_of(surrogate)
-    readout, size = network.readout, network.readout.size
+    network, readout = surrogate.network, surrogate.network.readout
+    size = readout.size
     matrix = np.array(equations.matrix, dtype=float).reshape(size, size)
     start = np.asarray(readout, dtype=float).ravel()
     slope = matrix @ start + np.asarray(equations.gradient, dtype=float).ravel()
@@ -141,7 +121,7 @@ def sum_batches(
     counted: Bool[Array, " batch"] | None,
 ) -> NormalEquations:
     """Over batches, each with a key for its patches: those that are counted, or all."""
-    hidden, features = trunk_branch_of(surrogate).readout.shape
+    hidden, features = surrogate.network.readout.shape
     dtype = rows[1].dtype
     empty = NormalEquations(
         jnp.zeros((hidden, features, hidden, features), dtype), jnp.zeros((hidden, features), dtype)
@@ -165,7 +145,7 @@ def batch_equations(
     coordinates: Float[Array, "sample coordinate"],
 ) -> NormalEquations:
     """The contribution of drawn patches and samples."""
-    network = trunk_branch_of(surrogate)
+    network = surrogate.network
     sample = penalty.norm.sample(key, penalty.num_patches)
     zs = jax.vmap(lambda c: {**problem.z(c), COORDINATES: c, MIXTURE: network.mixture(c)})(
         coordinates

@@ -30,7 +30,6 @@ from riesz.density.surrogate.least_squares import (
     normal_equations,
     solve_readout,
     splits,
-    trunk_branch_of,
 )
 from riesz.density.surrogate.start import (
     ON_HOST,
@@ -189,7 +188,7 @@ def fit_in_rounds(
             curves.append(terms)
             shown.update(task, advance=1, terms=format_levels(terms))
             count, largest = room(surrogate)
-            may_grow = 2 * count * len(trunk_branch_of(surrogate).readout) <= largest
+            may_grow = 2 * count * len(surrogate.network.readout) <= largest
             coarse = terms["physics"] > tolerance and may_grow
             settled = share == 1.0 and moved < SETTLED and not coarse
             near = share == 1.0 and moved < NEARLY_SETTLED
@@ -233,7 +232,7 @@ def physics_tolerance(problem: InverseProblem, surrogate: AnySurrogate) -> float
 
 def grow_features(surrogate: AnySurrogate, key: PRNGKeyArray) -> AnySurrogate:
     """With twice as many functions of place."""
-    network = trunk_branch_of(surrogate)
+    network = surrogate.network
     network = with_more_features(network, 2 * network.readout.shape[1], key)
     return dataclasses.replace(surrogate, network=network)
 
@@ -242,7 +241,7 @@ def room(surrogate: AnySurrogate) -> tuple[int, int]:
     """How many functions of place there are, and how large their equations may be."""
     if isinstance(surrogate, Trajectory):
         return surrogate.num_features, LARGEST_IN_TIME
-    return trunk_branch_of(surrogate).readout.shape[1], LARGEST
+    return surrogate.network.readout.shape[1], LARGEST
 
 
 def notes_on_rounds(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[Note, ...]:
@@ -295,7 +294,7 @@ def localise(
     surrogate: AnySurrogate, draws: Draws, num_bends: int, key: PRNGKeyArray
 ) -> AnySurrogate:
     """The surrogate in terms of functions around the draws, as close as they come to it."""
-    network = trunk_branch_of(surrogate)
+    network = surrogate.network
     candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
     split = fitting_split(candidates, *room(surrogate))
     network = dataclasses.replace(
@@ -306,7 +305,7 @@ def localise(
         branch = local_functions(nonlinear, num_bends, key, network.readout.dtype)
         network = dataclasses.replace(network, branch=branch)
     hidden = np.asarray(jax.vmap(network.hidden)(draws))
-    mixtures = np.asarray(jax.vmap(trunk_branch_of(surrogate).mixture)(draws))
+    mixtures = np.asarray(jax.vmap(surrogate.network.mixture)(draws))
     readout = np.linalg.lstsq(hidden, mixtures, rcond=1e-10)[0]
     network = dataclasses.replace(network, readout=jnp.asarray(readout, network.readout.dtype))
     return dataclasses.replace(surrogate, network=network)

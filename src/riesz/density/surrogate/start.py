@@ -28,6 +28,7 @@ from riesz.surrogate.surrogate import (
     BoundaryValues,
     Frame,
     SteadySurrogate,
+    affine_in_coordinates,
     boundary_values,
     frame_of,
 )
@@ -125,7 +126,7 @@ def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
     if problem.record.begins_steady:
         check_energy(problem.forward, as_gram(gram))
     if problem.time is None:
-        linearity.affine_dirichlet_values(problem)
+        affine_in_coordinates(problem.forward, problem.latents, None)
 
 
 def default_penalty(problem: InverseProblem, settings: NormSettings) -> WeakFormPenalty:
@@ -178,7 +179,7 @@ def initial_surrogate(
 
 @linearity.once_per_problem
 def boundary_of(problem: InverseProblem) -> BoundaryValues:
-    return boundary_values(problem.forward, linearity.affine_dirichlet_values(problem))
+    return boundary_values(problem.forward, problem.latents)
 
 
 def initial_network(

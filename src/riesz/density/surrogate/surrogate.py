@@ -28,14 +28,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from riesz.density.base import AbstractDensityKind, Prepared, states_by
 from riesz.density.exact import correct_draws
 from riesz.density.surrogate import start
-from riesz.density.surrogate.in_time import StepEquations, check_trajectory
+from riesz.density.surrogate.in_time import check_trajectory
 from riesz.density.surrogate.least_squares import (
     LARGEST,
     LARGEST_IN_TIME,
     fitting_features,
     fitting_split,
     splits,
-    trunk_branch_of,
 )
 from riesz.density.surrogate.rounds import STAGE, RoundSettings, fit_around, fit_in_rounds
 from riesz.errors import EngineError, RieszError
@@ -45,7 +44,6 @@ from riesz.fem.linear.linear_solve import Automatic
 from riesz.method.base import AbstractMethod, Inferred, TargetDensity, Work
 from riesz.method.gaussian_vi import GaussianVI
 from riesz.method.settings import Count, CountOrZero, Flag
-from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.rows import full_precision
 from riesz.posterior.density import AbstractRecordDensity
 from riesz.posterior.family import AbstractGaussian, Draws, full_rank
@@ -54,7 +52,6 @@ from riesz.problem.linearity import once_per_problem
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 from riesz.surrogate.networks import with_more_features
 from riesz.surrogate.surrogate import SteadySurrogate
-from riesz.surrogate.trajectory import Trajectory
 
 NUM_DRAWS, NUM_KEPT = 256, 32
 
@@ -164,7 +161,7 @@ class Surrogate(RoundSettings, AbstractDensityKind):
                 with singular_matrix_advice():
                     is_new = work.checkpoint.restore(STAGE) is None
                     sizes, tried = (
-                        (self.num_bends, *trunk_branch_of(surrogate).readout.shape),
+                        (self.num_bends, *surrogate.network.readout.shape),
                         sizes_without_trial(problem),
                     )
                     if self.tries_states and problem.time is None and is_new and sizes not in tried:
@@ -179,19 +176,18 @@ class Surrogate(RoundSettings, AbstractDensityKind):
 
 
 def trajectory_over_prior(
-    problem: InverseProblem, engine: Surrogate, penalty: StepPenalty, key: PRNGKeyArray
-) -> tuple[Trajectory, StepEquations]:
-    """A trajectory that solves all steps for unknowns from the prior, and its equations."""
+    problem: InverseProblem, engine: Surrogate, key: PRNGKeyArray
+) -> start.AnySurrogate:
+    """One that solves all steps for unknowns from the prior."""
+    engine.check(problem)
+    penalty = start.penalty_in_time(problem, engine)
     network_key, fit_key = jr.split(key)
     features = num_features(problem, engine.num_bends, engine.features)
     bare = start.initial_trajectory(
         problem, penalty, network_key, width=engine.width, features=features
     )
     prior = full_rank(problem.num_coordinates, problem.forward.dtype)
-    result, sums = fit_around(problem, penalty, bare, prior, engine, fit_key, 1.0, None)
-    assert isinstance(result, Trajectory)
-    assert isinstance(sums, StepEquations)
-    return result, sums
+    return fit_around(problem, penalty, bare, prior, engine, fit_key, 1.0, None)[0]
 
 
 @contextmanager
@@ -261,7 +257,7 @@ def check_capacity(
     gaps = best_gaps(problem, largest, draws[best], states[best])
     gap = float(np.median(gaps))
     if gap > LARGEST_GAP:
-        count = trunk_branch_of(largest).readout.shape[1]
+        count = largest.network.readout.shape[1]
         raise RieszError(
             f"a surrogate cannot make the states of this problem: {count} functions of place, all "
             f"there is room for with {problem.num_coordinates} unknowns, leave {gap:.2g} standard "
@@ -279,7 +275,7 @@ def state_log_likelihoods(
 
 def grow_most(surrogate: SteadySurrogate, num_bends: int, key: PRNGKeyArray) -> SteadySurrogate:
     """With as many functions of place as rounds may end with: twice as many while there is room."""
-    network = trunk_branch_of(surrogate)
+    network = surrogate.network
     candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
     count = network.readout.shape[1]
     while 2 * count * fitting_split(candidates, count).num_hidden <= LARGEST:
@@ -313,7 +309,7 @@ def functions_at_nodes(
     problem: InverseProblem, surrogate: SteadySurrogate, draws: Draws
 ) -> tuple[Float[Array, "node feature"], Float[Array, "draw node"]]:
     """The functions of place, times the boundary factor, and the lifting of each draw."""
-    network, boundary = trunk_branch_of(surrogate), surrogate.boundary
+    network, boundary = surrogate.network, surrogate.boundary
     nodes = problem.forward.cells.domain.nodes.T
     features = jax.vmap(lambda x: network.features(surrogate.frame.inside(x)))(nodes)
     columns = boundary.functions.values
