@@ -95,6 +95,10 @@ EXAMPLES = {
     "engine_left_out": [FIT],
     "time_before_engine": [FIT],
     "not_checked": [{"num_draws": 128, "minutes": 17.4}],
+    "mesh_error": [
+        {"where": "well W12", "off": 0.3123, "rms": 0.1, "by_steps": False},
+        {"where": "observation 3", "off": 0.0123, "rms": 0.01, "by_steps": True},
+    ],
     "check_failed": [{"what": "q", "error": "no solution."}],
     "importance_tail": [K_HAT],
     "importance_failed": [K_HAT],

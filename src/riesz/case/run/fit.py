@@ -38,6 +38,7 @@ from riesz.density.engine import AbstractEngine, Engine
 from riesz.diagnose.criticism.findings import Misfit
 from riesz.diagnose.criticism.predictive_checks import misfit_of
 from riesz.diagnose.facts import fit_facts
+from riesz.diagnose.mesh_error import mesh_error
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.errors import FileFormatError, RieszError, error_sentence
 from riesz.inference.fit import Choice, check_time, fit, with_notes
@@ -200,7 +201,9 @@ def account_of(
         if drawn.num_lost:
             total = drawn.num_draws + drawn.num_lost
             posterior = with_notes(posterior, Note("draws_lost", lost=drawn.num_lost, total=total))
-        posterior, misfit = with_misfit(posterior, drawn, case)
+        labels = None if case is None else observation_labels(case)
+        posterior = with_mesh_error(posterior, labels)
+        posterior, misfit = with_misfit(posterior, drawn, labels)
         result = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
         stored = StoredDraws(drawn, fit_facts(posterior), course)
         return Account(posterior, result, stored, misfit=misfit)
@@ -209,12 +212,20 @@ def account_of(
         return Account(with_notes(posterior, note), failed=str(note))
 
 
+def with_mesh_error(posterior: Posterior, labels: list[str] | None) -> Posterior:
+    """With a note of how far off mesh and steps are, or why that is not known."""
+    try:
+        note = mesh_error(posterior).note(labels)
+    except Exception as error:
+        note = Note("check_failed", what="the mesh", error=error_sentence(error))
+    return with_notes(posterior, note)
+
+
 def with_misfit(
-    posterior: Posterior, draws: PosteriorDraws, case: Case | None
+    posterior: Posterior, draws: PosteriorDraws, labels: list[str] | None
 ) -> tuple[Posterior, Misfit | None]:
     """What contradicts the model; where that cannot be told, a note says why."""
     try:
-        labels = None if case is None else observation_labels(case)
         return posterior, misfit_of(posterior, draws, labels=labels)
     except Exception as error:
         note = Note("criticism_failed", error=error_sentence(error))

@@ -1,0 +1,121 @@
+"""How far off is the discretisation? By one finer solve, where the unknowns have their means.
+
+The difference of two solutions of the same equation, on quadratic elements or a refined mesh and on
+the mesh at hand, is the error of the latter but for what the finer one has left. Of the steps in
+time likewise, by half steps. Richardson's extrapolation says how much is left where both converge
+with a known order; the difference itself is then divided by 1 - 2^-order.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float
+
+from riesz.errors import SolveError
+from riesz.fem.time.scheme import EULER
+from riesz.notes import Note, Severity
+from riesz.posterior.posterior import ExactStates, Posterior, latent_values
+from riesz.problem.finer import on_quadratic_elements, on_refined_mesh, with_half_steps
+from riesz.problem.problem import InverseProblem
+from riesz.wording import NOTABLE_ERROR
+
+AtSensors = Float[np.ndarray, " sensor"]
+
+
+class Difference(eqx.Module):
+    """What a finer discretisation adds to the predictions, and the sd of what is unknown of it."""
+
+    at_sensors: AtSensors
+    sd: AtSensors
+
+    @classmethod
+    def of_order(cls, difference: AtSensors, order: int) -> "Difference":
+        """By Richardson's extrapolation; unknown is whether the order is lower by one."""
+        whole = difference / (1 - 0.5**order)
+        lower = difference / (1 - 0.5 ** (order - 1)) if order > 1 else 2 * whole
+        return cls(whole, np.abs(lower - whole) / 2)
+
+
+class MeshError(eqx.Module):
+    """By how much the discretisation moves what is predicted at the sensors.
+
+    `mesh` and `steps` are what finer ones add to the state there; `in_noise` is how far that moves
+    what is expected of each observation, in standard deviations of its noise.
+    """
+
+    mesh: Difference
+    steps: Difference | None
+    in_noise: AtSensors
+
+    @property
+    def at_sensors(self) -> AtSensors:
+        """To be added to what is predicted."""
+        return self.mesh.at_sensors + (0 if self.steps is None else self.steps.at_sensors)
+
+    @property
+    def sd(self) -> AtSensors:
+        """Of what is not known of the error."""
+        return np.hypot(self.mesh.sd, 0 if self.steps is None else self.steps.sd)
+
+    @property
+    def worst(self) -> int:
+        """The observation at which it is largest."""
+        return int(np.argmax(self.in_noise))
+
+    @property
+    def is_notable(self) -> bool:
+        return bool(self.in_noise[self.worst] > NOTABLE_ERROR)
+
+    def note(self, labels: Sequence[str] | None = None) -> Note:
+        """In one sentence, with what observations are called."""
+        steps = None if self.steps is None else abs(self.steps.at_sensors[self.worst])
+        return Note(
+            "mesh_error",
+            Severity.WARNING if self.is_notable else Severity.INFO,
+            where=f"observation {self.worst}" if labels is None else labels[self.worst],
+            off=float(self.in_noise[self.worst]),
+            rms=float(np.sqrt(np.mean(self.in_noise**2))),
+            by_steps=steps is not None and bool(steps > abs(self.mesh.at_sensors[self.worst])),
+        )
+
+    def __str__(self) -> str:
+        return str(self.note())
+
+
+def mesh_error(posterior: Posterior) -> MeshError:
+    """Of a posterior, at the mean of its coordinates."""
+    return discretisation_error(posterior.problem, posterior.coordinate_mean())
+
+
+def discretisation_error(
+    problem: InverseProblem, coordinates: Float[Array, " coordinate"]
+) -> MeshError:
+    """For values of the unknowns: quadratic elements where there are some, or a refined mesh."""
+    z, likelihood = problem.z(coordinates), problem.likelihood
+    rows = coordinates[None]
+    every = latent_values(problem, rows)
+
+    def predicted(one: InverseProblem) -> Float[Array, " sensor"]:
+        state = ExactStates().from_outside(one, jr.key(0), rows, every)[0]
+        if not np.isfinite(np.asarray(state)).all():
+            raise SolveError("the equation has no solution there on a finer mesh or in half steps.")
+        return one.predict(state, z)
+
+    own, element = predicted(problem), problem.forward.space.element
+    upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
+    if element.degree == 1 and element.dim < 3 and not upwinded:
+        difference = np.asarray(predicted(on_quadratic_elements(problem)) - own)
+        mesh = Difference(difference, np.zeros_like(difference))
+    else:
+        difference = np.asarray(predicted(on_refined_mesh(problem)) - own)
+        mesh = Difference.of_order(difference, element.degree + 1)
+    steps = None
+    if problem.time is not None:
+        order = 1 if problem.time.scheme == EULER else 2
+        halved = predicted(with_half_steps(problem))
+        steps = Difference.of_order(np.asarray(halved - own), order)
+    corrected = own + mesh.at_sensors + (0 if steps is None else steps.at_sensors)
+    moved = likelihood.location(corrected, z) - likelihood.location(own, z)
+    return MeshError(mesh, steps, np.abs(np.asarray(moved / likelihood.noise_sd(own, z))))

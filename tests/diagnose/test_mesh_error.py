@@ -1,0 +1,103 @@
+"""The error of a discretisation is told by one finer solve."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import riesz as rz
+from riesz.diagnose.mesh_error import discretisation_error
+from riesz.notes import Severity
+
+PI = np.pi
+
+
+def wave(x):
+    return jnp.prod(jnp.sin(PI * x))
+
+
+def poisson(mesh, sensors, *, noise=0.01):
+    """With the solution `wave` where the strength is one."""
+    dim = mesh.dim
+    return rz.inverse_problem(
+        mesh,
+        rz.diffusion(1.0) - rz.source(lambda x, z: z["s"] * dim * PI**2 * wave(x)),
+        latents={"s": dist.Normal(1.0, 0.5)},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(sensors, np.zeros(len(sensors))),
+        likelihood=rz.Gaussian(noise),
+    )
+
+
+def effectivity(problem, truth):
+    at = jnp.zeros(problem.num_coordinates)
+    own = problem.predict(problem.state(at), problem.z(at))
+    estimate = discretisation_error(problem, at)
+    return estimate, estimate.at_sensors / (truth - np.asarray(own))
+
+
+def test_quadratic_elements_tell_the_error_of_linear_ones():
+    sensors = np.random.default_rng(0).uniform(0.1, 0.9, (12, 2))
+    truth = np.prod(np.sin(PI * sensors), axis=1)
+    estimate, ratio = effectivity(poisson(rz.rectangle((8, 8)), sensors), truth)
+    assert ratio.min() > 0.8 and ratio.max() < 1.25
+    assert estimate.in_noise[estimate.worst] == estimate.in_noise.max() > 1
+    assert estimate.note().severity is Severity.WARNING
+    np.testing.assert_array_equal(estimate.sd, 0)
+
+
+def test_tetrahedra_are_cut_and_the_error_extrapolated():
+    nodes = np.array([[0.5, 0.5, 0.5], [0.25, 0.5, 0.5], [0.5, 0.75, 0.25]])
+    truth = np.prod(np.sin(PI * nodes), axis=1)
+    estimate, ratio = effectivity(poisson(rz.mesh.box((8, 8, 8)), nodes), truth)
+    assert ratio.min() > 0.8 and ratio.max() < 1.25
+    assert (estimate.sd > 0).all()
+
+
+def test_an_equation_with_upwinding_takes_a_refined_mesh():
+    sensors = np.array([[0.3, 0.4], [0.9, 0.6]])
+    wind = jnp.array([5.0, 1.0])
+    problem = rz.inverse_problem(
+        rz.rectangle((8, 8)),
+        rz.diffusion(0.5) + rz.advection(wind, supg=True) - rz.source("s"),
+        latents={"s": dist.Normal(1.0, 0.5)},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(sensors, np.zeros(2)),
+        likelihood=rz.Gaussian(1e3),
+    )
+    estimate = discretisation_error(problem, jnp.zeros(1))
+    assert (np.abs(estimate.at_sensors) > 0).all() and (estimate.sd > 0).all()
+    assert estimate.note().severity is Severity.INFO
+
+
+@pytest.mark.parametrize(("scheme", "order"), [("euler", 1), ("sdirk2", 2)])
+def test_half_steps_tell_the_error_of_steps(scheme, order):
+    """u' = -k u of a state that is the same everywhere: what remains is exp(-k t)."""
+    sensors, times = np.full((3, 2), 0.4), np.array([0.25, 0.5, 1.0])
+    problem = rz.inverse_problem(
+        rz.rectangle((2, 2)),
+        rz.storage(1.0) + rz.reaction("k") + rz.diffusion(1.0),
+        latents={"k": dist.Normal(1.5, 0.1)},
+        times=np.linspace(0, 1, 9),
+        initial=1.0,
+        scheme=scheme,
+        observations=rz.observations(sensors, np.zeros(3), times=times),
+        likelihood=rz.Gaussian(0.01),
+    )
+    estimate, ratio = effectivity(problem, np.exp(-1.5 * times))
+    assert ratio.min() > 0.85 and ratio.max() < 1.15
+    np.testing.assert_allclose(estimate.mesh.at_sensors, 0, atol=1e-9)
+    assert estimate.steps.sd.max() < np.abs(estimate.at_sensors).max() * 2.0**-order * 2
+
+
+def test_noise_that_is_not_added_measures_the_error_in_its_own_way():
+    problem = rz.inverse_problem(
+        rz.rectangle((6, 6)),
+        rz.diffusion(1.0) - rz.source(lambda x, z: z["s"] * 2 * PI**2 * wave(x)),
+        latents={"s": dist.Normal(1.0, 0.1)},
+        dirichlet={"boundary": 3.0},
+        observations=rz.observations(np.array([[0.4, 0.5], [0.6, 0.3]]), np.array([4.0, 5.0])),
+        likelihood=rz.Poisson(),
+    )
+    estimate = discretisation_error(problem, jnp.zeros(1))
+    assert np.isfinite(estimate.in_noise).all() and (estimate.in_noise > 0).all()
