@@ -1,4 +1,4 @@
-"""The same problem on finer elements: unknowns are the same functions, whatever they are made of."""
+"""The same problem on finer elements: unknowns are the same functions, of whatever kind."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +69,9 @@ def test_coefficients_on_a_refined_mesh_are_the_same_functions(name):
 
 def test_prescribed_values_of_a_refined_mesh_lie_on_the_line_between():
     mesh, nodal, _ = square()
-    problem = posed(mesh, rz.diffusion("a"), {"a": dist.Normal(2.0, 0.1)}, {"left": rz.nodal(nodal)})
+    problem = posed(
+        mesh, rz.diffusion("a"), {"a": dist.Normal(2.0, 0.1)}, {"left": rz.nodal(nodal)}
+    )
     finer = on_refined_mesh(problem)
     left = finer.forward.space.mesh.nodes[:, 0] == 0
     wanted = (refine(mesh).prolongation @ nodal)[left]

@@ -1,4 +1,4 @@
-"""The same problem on finer elements or with half the steps: what a discretisation misses shows there.
+"""The same problem on finer elements or with half steps: what a discretisation misses shows there.
 
 Unknowns are the same functions of the same coordinates, so that states differ by the discretisation
 alone.
@@ -9,9 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -22,8 +20,9 @@ from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
 from riesz.fem.terms.coefficient import Nodal, PerCell
 from riesz.fem.terms.pointwise import Point
 from riesz.fem.time.axis import TimeAxis, kinds_of
-from riesz.fem.time.problem import TransientProblem, in_time
+from riesz.fem.time.problem import in_time
 from riesz.mesh.facets import cell_edges
+from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import refine
 from riesz.observe.observables import Several
 from riesz.observe.observations import Observations
@@ -116,8 +115,8 @@ def with_half_steps(problem: InverseProblem) -> InverseProblem:
     return pose_again(problem, problem.forward.space, axis=halved)
 
 
-def between_nodes(mesh: Any) -> Int[np.ndarray, "dof 2"]:
-    """The nodes that each unknown of quadratic elements, or node of the refined mesh, is between."""
+def between_nodes(mesh: Mesh) -> Int[np.ndarray, "node 2"]:
+    """The nodes that each node of the refined mesh lies between."""
     nodes = np.arange(mesh.num_nodes)
     return np.concatenate([np.stack([nodes, nodes], axis=1), cell_edges(mesh)[0]])
 
@@ -146,9 +145,7 @@ def again(forward: BoundaryValueProblem, space: Space, carry: Carry) -> Boundary
     # Where tags meet the later one wins, and pieces stand from the last to the first.
     pieces = {piece.tag: carry(piece.value) for piece in reversed(forward.dirichlet)}
     form = carry(forward.form)
-    return boundary_value_problem(
-        space, form, pieces, dtype=forward.dtype, newton=forward.newton
-    )
+    return boundary_value_problem(space, form, pieces, dtype=forward.dtype, newton=forward.newton)
 
 
 def observed_by_experiment(problem: InverseProblem) -> list[Observations]:
