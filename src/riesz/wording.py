@@ -28,7 +28,7 @@ NOTABLE_ERROR = 0.1
 """Of a discretisation, in noise sd, from which a reader should do something."""
 
 
-def mesh_error(where: str, off: float, rms: float, by_steps: bool) -> str:
+def discretisation(where: str, off: float, rms: float, by_steps: bool) -> str:
     what, advice = ("steps", "take shorter ones") if by_steps else ("mesh", "refine it")
     return (
         f"{what}: what is predicted is off by up to {off:.2g} noise sd, at {where}, and by "
@@ -328,7 +328,7 @@ WARNINGS: dict[str, Wording] = {
     "not_left_out": not_left_out,
     # Checks.
     "not_checked": "not checked against exact solves: {num_draws} draws, the fewest, would take about {minutes:.0f} minutes. Ask for it by check=True, or riesz fit --check.",
-    "mesh_error": mesh_error,
+    "mesh_error": discretisation,
     "check_failed": "{what} could not be checked: {error}",
     "importance_tail": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}: means are corrected, but standard deviations may still be too small. Compare with mcmc.",
     "importance_failed": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}: the posterior reaches where q has next to no draws; neither q nor its corrected moments can be trusted. Compare with mcmc.",

@@ -11,7 +11,7 @@ from .importance import SurrogateError as SurrogateError
 from .importance import importance_check as importance_check
 from .importance import surrogate_error as surrogate_error
 from .importance import with_importance_check as with_importance_check
-from .mesh_error import MeshError as MeshError
+from .mesh_error import MeshShift as MeshShift
 from .mesh_error import mesh_error as mesh_error
 from .simulation import sbc as sbc
 from .taylor import TaylorTest as TaylorTest

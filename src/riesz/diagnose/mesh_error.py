@@ -24,29 +24,29 @@ from riesz.wording import NOTABLE_ERROR
 AtSensors = Float[np.ndarray, " sensor"]
 
 
-class Difference(eqx.Module):
+class Correction(eqx.Module):
     """What a finer discretisation adds to the predictions, and the sd of what is unknown of it."""
 
     at_sensors: AtSensors
     sd: AtSensors
 
     @classmethod
-    def of_order(cls, difference: AtSensors, order: int) -> "Difference":
+    def of_order(cls, difference: AtSensors, order: int) -> "Correction":
         """By Richardson's extrapolation; unknown is whether the order is lower by one."""
         whole = difference / (1 - 0.5**order)
         lower = difference / (1 - 0.5 ** (order - 1)) if order > 1 else 2 * whole
         return cls(whole, np.abs(lower - whole) / 2)
 
 
-class MeshError(eqx.Module):
+class MeshShift(eqx.Module):
     """By how much the discretisation moves what is predicted at the sensors.
 
     `mesh` and `steps` are what finer ones add to the state there; `in_noise` is how far that moves
     what is expected of each observation, in standard deviations of its noise.
     """
 
-    mesh: Difference
-    steps: Difference | None
+    mesh: Correction
+    steps: Correction | None
     in_noise: AtSensors
 
     @property
@@ -84,38 +84,38 @@ class MeshError(eqx.Module):
         return str(self.note())
 
 
-def mesh_error(posterior: Posterior) -> MeshError:
+def mesh_error(posterior: Posterior) -> MeshShift:
     """Of a posterior, at the mean of its coordinates."""
     return discretisation_error(posterior.problem, posterior.coordinate_mean())
 
 
 def discretisation_error(
     problem: InverseProblem, coordinates: Float[Array, " coordinate"]
-) -> MeshError:
+) -> MeshShift:
     """For values of the unknowns: quadratic elements where there are some, or a refined mesh."""
     z, likelihood = problem.z(coordinates), problem.likelihood
     rows = coordinates[None]
     every = latent_values(problem, rows)
 
-    def predicted(one: InverseProblem) -> Float[Array, " sensor"]:
+    def at_sensors(one: InverseProblem) -> Float[Array, " sensor"]:
         state = ExactStates().from_outside(one, jr.key(0), rows, every)[0]
         if not np.isfinite(np.asarray(state)).all():
             raise SolveError("the equation has no solution there on a finer mesh or in half steps.")
         return one.predict(state, z)
 
-    own, element = predicted(problem), problem.forward.space.element
+    own, element = at_sensors(problem), problem.forward.space.element
     upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
     if element.degree == 1 and element.dim < 3 and not upwinded:
-        difference = np.asarray(predicted(on_quadratic_elements(problem)) - own)
-        mesh = Difference(difference, np.zeros_like(difference))
+        difference = np.asarray(at_sensors(on_quadratic_elements(problem)) - own)
+        mesh = Correction(difference, np.zeros_like(difference))
     else:
-        difference = np.asarray(predicted(on_refined_mesh(problem)) - own)
-        mesh = Difference.of_order(difference, element.degree + 1)
+        difference = np.asarray(at_sensors(on_refined_mesh(problem)) - own)
+        mesh = Correction.of_order(difference, element.degree + 1)
     steps = None
     if problem.time is not None:
         order = 1 if problem.time.scheme == EULER else 2
-        halved = predicted(with_half_steps(problem))
-        steps = Difference.of_order(np.asarray(halved - own), order)
+        halved = at_sensors(with_half_steps(problem))
+        steps = Correction.of_order(np.asarray(halved - own), order)
     corrected = own + mesh.at_sensors + (0 if steps is None else steps.at_sensors)
     moved = likelihood.location(corrected, z) - likelihood.location(own, z)
-    return MeshError(mesh, steps, np.abs(np.asarray(moved / likelihood.noise_sd(own, z))))
+    return MeshShift(mesh, steps, np.abs(np.asarray(moved / likelihood.noise_sd(own, z))))

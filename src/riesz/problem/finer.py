@@ -34,7 +34,7 @@ Carry = Callable[[PyTree], PyTree]
 """An equation, or a value in it, as it is on a finer mesh."""
 
 
-class Carried(AbstractField):
+class CoarseField(AbstractField):
     """A field of a mesh on one that refines it: in each cell, that of the cell it is part of."""
 
     field: AbstractField
@@ -93,7 +93,7 @@ def on_refined_mesh(problem: InverseProblem) -> InverseProblem:
             case Nodal():
                 return Nodal(part.values[tables[3]].mean(axis=1))
             case FieldCoefficient(field=field) if not isinstance(field, AbstractPlaceField):
-                return FieldCoefficient(Carried(field, *tables), part.name)
+                return FieldCoefficient(CoarseField(field, *tables), part.name)
         return part
 
     def is_on_mesh(part: Any) -> bool:
@@ -138,7 +138,7 @@ def pose_again(
             transient = in_time(forwards[0], axis or own.axis, initial, own.scheme)
             forwards = (transient.step,)
         known = (problem.likelihood, np.inf, None, transient)
-        return problem_of(forwards, problem.latents, observed_by_experiment(problem), *known)
+        return problem_of(forwards, problem.latents, experiment_observations(problem), *known)
 
 
 def again(forward: BoundaryValueProblem, space: Space, carry: Carry) -> BoundaryValueProblem:
@@ -148,7 +148,7 @@ def again(forward: BoundaryValueProblem, space: Space, carry: Carry) -> Boundary
     return boundary_value_problem(space, form, pieces, dtype=forward.dtype, newton=forward.newton)
 
 
-def observed_by_experiment(problem: InverseProblem) -> list[Observations]:
+def experiment_observations(problem: InverseProblem) -> list[Observations]:
     """What was observed of each experiment."""
     observed = problem.observations
     if not problem.others:
