@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from riesz.case.options import InitOptions
-from riesz.cli.options import CheckJsonOption, QuietOption, json_of, with_options
+from riesz.cli.options import Answer, with_options
 
 EXAMPLE = (
     "Example: riesz init wells.csv area.geojson --out problem.toml; in time: riesz init heads.csv "
@@ -21,17 +21,11 @@ def init(
         Path, typer.Argument(help="Measurements: .csv, .csv.gz, .xlsx, .gpkg.", metavar="CSV")
     ],
     options: InitOptions,
-    quiet: QuietOption = False,
-    as_json: CheckJsonOption = False,
-) -> None:
+) -> Answer:
     """Write a first problem file, every line of it explained, and say what was guessed."""
     from riesz.case.start.starter import write_first_problem
 
     guesses = write_first_problem(table, **vars(options))
-    if as_json:
-        typer.echo(json_of({"out": str(options.out), "guesses": list(guesses)}))
-    if as_json or quiet:
-        return
-    for guess in guesses:
-        typer.echo(guess)
-    typer.echo(f"written: {options.out}\nnext: riesz check {shlex.quote(str(options.out))}")
+    then = f"next: riesz check {shlex.quote(str(options.out))}"
+    lines = [*guesses, f"written: {options.out}", then]
+    return Answer({"out": str(options.out), "guesses": list(guesses)}, lines)

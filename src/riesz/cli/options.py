@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -50,12 +50,31 @@ def as_parser(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return parse
 
 
-def with_options(function: Callable[..., None]) -> Callable[..., None]:
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a command found: for programs, in lines, and what to be aware of."""
+
+    content: dict[str, Any]
+    lines: Iterable[str]
+    notes: Iterable[str] = ()
+
+    def show(self, *, quiet: QuietOption = False, as_json: CheckJsonOption = False) -> None:
+        for note in () if quiet else self.notes:
+            typer.echo(f"note: {note}", err=True)
+        if as_json:
+            typer.echo(json_of(self.content))
+        elif not quiet:
+            typer.echo("\n".join(self.lines))
+
+
+def with_options(function: Callable[..., Answer | None]) -> Callable[..., None]:
     """A command with an option for each field of its parameter `options`, a model.
 
-    The function is called with the model; fields without an `Option` are Python's alone.
+    The function is called with the model; fields without an `Option` are Python's alone. An
+    `Answer` that it returns is shown, as --quiet and --json say.
     """
-    own = signature(function, eval_str=True).parameters
+    given_by = signature(function, eval_str=True)
+    own, shows = given_by.parameters, given_by.return_annotation is Answer
     model = own["options"].annotation
     hints = get_type_hints(model, include_extras=True)
     options_by_field = {one: option_in(hints[one.name]) for one in dataclasses.fields(model)}
@@ -64,6 +83,8 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
     parameters: list[Parameter] = []
     for name, one in own.items():
         parameters += generated if name == "options" else [one.replace(kind=KEYWORD_ONLY)]
+    shown = list(signature(Answer.show).parameters.values())[1:] if shows else []
+    parameters += shown
 
     @wraps(function)
     def command(**given: Any) -> None:
@@ -73,7 +94,10 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
             for name, (value, option) in words.items()
             if value is not None
         }
-        function(**given, options=validate(model, **values))
+        form = {one.name: given.pop(one.name) for one in shown}
+        answer = function(**given, options=validate(model, **values))
+        if answer is not None:
+            answer.show(**form)
 
     command.__dict__["__signature__"] = Signature(parameters)
     command.__annotations__ = {one.name: one.annotation for one in parameters}

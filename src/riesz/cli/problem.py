@@ -115,8 +115,10 @@ def check(
     if not calibrate:
         quick_compiling()
     from riesz.case.file.problem import read_problem
+    from riesz.io.store.files import check_target
 
-    check_drawing(draw)
+    if draw is not None:
+        check_target(draw, "draws are", (".png",))
     for option, value in (("--out", options.out), ("--data-sets", options.num_data_sets)):
         if value is not None and not calibrate:
             raise RieszError(f"{option} is for --calibrate: add --calibrate, or leave it out.")
@@ -130,17 +132,6 @@ def check(
         return
     result = case.calibrate(**vars(options))
     typer.echo(json_of({"rows": result.rows(), **result.figures()}) if as_json else str(result))
-
-
-def check_drawing(path: Path | None) -> None:
-    """Raise, before any work, where a picture could not be written."""
-    from riesz.io.store.files import check_target
-
-    if path is None:
-        return
-    if path.suffix.lower() != ".png":
-        raise RieszError(f"--draw is {path}: give a file that ends in .png.")
-    check_target(path)
 
 
 def prior_lines(case: "Case", seed: int, draw: Path | None) -> list[str]:

@@ -7,6 +7,7 @@ import typer
 
 from riesz.case.options import CompareOptions, NextOptions, PredictOptions, ReportOptions
 from riesz.cli.options import (
+    Answer,
     CheckJsonOption,
     QuietOption,
     json_of,
@@ -33,9 +34,7 @@ def predict_run(
         ),
     ],
     options: PredictOptions,
-    quiet: QuietOption = False,
-    as_json: CheckJsonOption = False,
-) -> None:
+) -> Answer:
     """Map a quantity under the posterior of a run, at points or on a grid."""
     use_float64()
     if not (options.at is None and options.changes is None):
@@ -46,47 +45,27 @@ def predict_run(
     # Also to who wants no words: a map for other covariates than the places have would be wrong.
     if numbers["holds_for"]:
         typer.echo(f"note: {numbers['holds_for']}", err=True)
-    for note in () if quiet else numbers["notes"]:
-        typer.echo(f"note: {note}", err=True)
-    if as_json:
-        typer.echo(json_of(numbers))
-    if as_json or quiet:
-        return
     dates = len(numbers["dates"])
     where = f"{numbers['places']} places" + (f" and {dates} dates" if dates else "")
-    for name, (low, high) in list(numbers["ranges"].items())[:SHOWN_RANGES]:
-        typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {where}")
-    typer.echo(f"written: {', '.join(numbers['files'])}")
+    shown = list(numbers["ranges"].items())[:SHOWN_RANGES]
+    lines = [f"{name}: {low:.6g} .. {high:.6g} at {where}" for name, (low, high) in shown]
+    lines.append(f"written: {', '.join(numbers['files'])}")
+    return Answer(numbers, lines, numbers["notes"])
 
 
 @with_options
-def report_run(
-    run: RunArgument,
-    options: ReportOptions,
-    quiet: QuietOption = False,
-    as_json: CheckJsonOption = False,
-) -> None:
+def report_run(run: RunArgument, options: ReportOptions) -> Answer:
     """Write one self-contained web page: maps, parameters, fit, and how far to trust it."""
     use_float64()
     from riesz.case.run.folder import read_run
 
     answer = read_run(run).report(**vars(options))
-    if as_json:
-        typer.echo(json_of(answer))
-    elif not quiet:
-        typer.echo(f"trust: {answer['trust']}")
-        typer.echo(
-            f"written: {answer['out']}, {answer['bytes'] / 1e6:.1f} MB; open it in a browser"
-        )
+    written = f"written: {answer['out']}, {answer['bytes'] / 1e6:.1f} MB; open it in a browser"
+    return Answer(answer, [f"trust: {answer['trust']}", written])
 
 
 @with_options
-def next_command(
-    run: RunArgument,
-    options: NextOptions,
-    quiet: QuietOption = False,
-    as_json: CheckJsonOption = False,
-) -> None:
+def next_command(run: RunArgument, options: NextOptions) -> Answer:
     """Say where one more measurement would tell the most about a quantity, and how much."""
     use_float64()
     if options.at is not None or options.num_draws is not None:
@@ -94,13 +73,7 @@ def next_command(
     from riesz.case.run.folder import read_run
 
     answer = read_run(run).next(**vars(options))
-    for note in () if quiet else answer["notes"]:
-        typer.echo(f"note: {note}", err=True)
-    if as_json:
-        typer.echo(json_of(answer))
-    elif not quiet:
-        for line in next_lines(answer):
-            typer.echo(line)
+    return Answer(answer, next_lines(answer), answer["notes"])
 
 
 def next_lines(answer: dict[str, Any]) -> list[str]:

@@ -48,9 +48,7 @@ def test_data_that_no_prior_draw_predicts_are_told_and_drawn(problem):
     assert "a guess from the sizes, right within a factor of about three" in plain.stdout
 
 
-@pytest.mark.parametrize(
-    ("path", "message"), [("a.jpg", "ends in .png"), ("no/a.png", "no folder")]
-)
+@pytest.mark.parametrize(("path", "message"), [("a.jpg", "end in .png"), ("no/a.png", "no folder")])
 def test_pictures_that_cannot_be_written_are_told_first(path, message):
     with pytest.raises(RieszError, match=message):
         CliRunner().invoke(app, ["check", "none.toml", "--draw", path], catch_exceptions=False)

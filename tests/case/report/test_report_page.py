@@ -221,7 +221,7 @@ def test_the_command_writes_beside_the_run_which_stays_whole(
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("page.pdf", "ends in .html"),
+        ("page.pdf", "end in .html"),
         ("no/page.html", "there is no folder"),
         ("folder.html", "is a folder"),
     ],

@@ -20,7 +20,6 @@ from riesz.case.report.next import LINK, next_section
 from riesz.case.report.residuals import residual_map
 from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN
 from riesz.case.run.folder import PROBLEM, Run
-from riesz.errors import FileFormatError
 from riesz.io.store.files import check_target, read_bytes, write_bytes
 
 REPORT = "report.html"
@@ -40,7 +39,7 @@ IN_SHORT = {
 def write_report(run: Run, options: ReportOptions) -> dict[str, Any]:
     """Write the page; returns in short what was written."""
     path = run.folder / REPORT if options.out is None else Path(options.out)
-    check_report_path(path)
+    check_target(path, "a report is", (".html", ".htm"))
     content = content_of(run, num_draws=options.num_draws, seed=options.seed)
     data = page(content).encode()
     write_bytes(path, data)
@@ -51,13 +50,6 @@ def write_report(run: Run, options: ReportOptions) -> dict[str, Any]:
         "trust": content.level,
         "notes": list(map(str, content.warnings)),
     }
-
-
-def check_report_path(path: Path) -> None:
-    """Raise, before any work, where the page could not be written."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise FileFormatError(f"{path}: a report is a web page: give a name that ends in .html.")
-    check_target(path)
 
 
 def page(content: Content) -> str:

@@ -88,18 +88,13 @@ def check_next_request(request: PredictionRequest, paths: Iterable[Path]) -> Non
         raise RieszError("candidates are cells of a size, or those of a file: give one of them.")
     for path in paths:
         own = dataclasses.replace(request, out=path)
-        if own.suffix not in SUFFIXES:
-            raise FileFormatError(
-                f"{path}: where to measure next is written to files that end in .csv, .tif or "
-                f".png, not in {path.suffix!r}."
-            )
+        check_output_path(own, "where to measure next is", SUFFIXES)
         if own.suffix == TIF and request.points is not None:
             raise FileFormatError(
                 f"{path}: a raster needs cells: leave candidates out, or write them to a .csv."
             )
         if own.suffix in MODULES:
             MODULES[own.suffix]()
-        check_output_path(own)
 
 
 def find_next(request: PredictionRequest, options: NextOptions) -> Ranking:

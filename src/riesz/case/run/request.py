@@ -14,7 +14,7 @@ from riesz.case.data.oddities import format_rows
 from riesz.case.data.rows import MEASUREMENTS, RIVERS, SERIES, WELLS
 from riesz.case.options import PredictOptions
 from riesz.case.run.folder import DRAWS, REQUIRED_FILES, Run
-from riesz.errors import FileFormatError, RieszError, any_of, nearest
+from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.lines import as_points
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
@@ -126,16 +126,11 @@ def check_request(request: PredictionRequest) -> None:
     statistics_in(request.stat)
     check_suffix(request)
     check_request_places(request)
-    check_output_path(request)
 
 
 def check_suffix(request: PredictionRequest) -> None:
     path, suffix = request.out, request.suffix
-    if suffix not in SUFFIXES:
-        raise FileFormatError(
-            f"{path}: predictions are written to files that end in {any_of(SUFFIXES)}, not in "
-            f"{path.suffix!r}: {nearest(suffix, SUFFIXES)}".rstrip(": ")
-        )
+    check_output_path(request, "predictions are", SUFFIXES)
     if request.stat == ENSEMBLE and suffix != CSV:
         raise FileFormatError(f"{path}: {ENSEMBLE} is for .csv files, one column a draw.")
     if suffix == PNG and (request.stat != MEAN or {"grid", "cell"} & set(request.given)):
@@ -165,9 +160,11 @@ def check_request_places(request: PredictionRequest) -> None:
         raise RieszError(f"say where by one of points, grid or cell, not by {result}.")
 
 
-def check_output_path(request: PredictionRequest) -> None:
+def check_output_path(
+    request: PredictionRequest, what: str = "", endings: Sequence[str] = ()
+) -> None:
     path = request.out
-    check_target(path)
+    check_target(path, what, endings)
     stored = (*REQUIRED_FILES, DRAWS, WELLS, RIVERS, MEASUREMENTS, SERIES)
     inputs = [request.run.folder / name for name in stored]
     inputs += [request.points] if isinstance(request.points, Path) else []

@@ -5,14 +5,14 @@ import io
 import os
 import uuid
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, any_of, nearest
 
 
 def read_bytes(path: Path | str) -> bytes:
@@ -52,8 +52,15 @@ def write_bytes(path: Path | str, content: bytes) -> None:
         file.write(content)
 
 
-def check_target(path: Path) -> None:
-    """Raise, before any work, where a file could not be written."""
+def check_target(path: Path, what: str = "", endings: Sequence[str] = ()) -> None:
+    """Raise, before any work, where a file could not be written, or ends as none of its kind."""
+    suffix = path.suffix.lower()
+    if endings and suffix not in endings:
+        hint = nearest(suffix, endings)
+        raise FileFormatError(
+            f"{path}: {what} written to files that end in {any_of(endings)}, not in "
+            f"{path.suffix!r}: {hint}".rstrip(": ")
+        )
     folder = path.absolute().parent
     if not folder.is_dir():
         raise FileFormatError(f"{path} cannot be written: there is no folder {path.parent}.")
