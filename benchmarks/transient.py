@@ -32,7 +32,6 @@ def marched(along: int, num_steps: int, solver: str) -> list[dict]:
 
     import riesz as rz
     from riesz.fem.default_solver import default_multigrid
-    from riesz.fem.problem import Newton
     from riesz.fem.time.time_stepping import integrate_in_time
 
     space = rz.P1(rz.rectangle((along, along)))
@@ -51,9 +50,7 @@ def marched(along: int, num_steps: int, solver: str) -> list[dict]:
     )
 
     def recorded(problem, z):
-        return integrate_in_time(
-            problem, z, taken, Newton(), lambda state, z: sensors @ state
-        ).recorded
+        return integrate_in_time(problem, z, taken, lambda state, z: sensors @ state).recorded
 
     value = eqx.filter_jit(recorded)
     gradient = eqx.filter_jit(

@@ -179,7 +179,7 @@ def solve_with_jacobian(
     forward: BoundaryValueProblem, z: Z, solver: AbstractLinearSolver
 ) -> tuple[FreeValues, PreparedJacobian]:
     """The solution, NaN where there is none, and the matrix there."""
-    root = implicit_root((forward, z), solver, forward.newton, newton_guess(forward))
+    root = implicit_root((forward, z), solver, newton_guess(forward))
     values = jnp.where(root.solution.converged, root.solution.free_values, jnp.nan)
     return values, root.jacobian or prepare_jacobian(forward, z, values, solver)
 

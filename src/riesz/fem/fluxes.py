@@ -183,7 +183,7 @@ def stage_states(
     def first(given):
         last, time, rate = given
         then, own = at_time(z, time), with_history(step, rate, rate * last)
-        values, _ = root_from(own, then, solver, step.newton, last[step.free])
+        values, _ = root_from(own, then, solver, last[step.free])
         return with_dirichlet(step, values, then)
 
     between = jax.lax.map(first, (states[:-1], times[1::count], rates[::count]))

@@ -155,12 +155,12 @@ def newton_iteration(
     problem: BoundaryValueProblem,
     z: PyTree,
     linear_solver: AbstractLinearSolver,
-    newton: Newton,
     start: FreeValues,
 ) -> Root:
     """Newton steps until the residual has fallen by the tolerance, or nothing helps any more."""
     if is_linear(problem, z):
-        return linear_iteration(problem, z, linear_solver, newton, start)
+        return linear_iteration(problem, z, linear_solver, start)
+    newton = problem.newton
     (level, contrast), mass = level_of(problem, z, start), lumped_mass(problem)
 
     def attempt(last: Attempt) -> Attempt:
@@ -232,11 +232,10 @@ def linear_iteration(
     problem: BoundaryValueProblem,
     z: PyTree,
     linear_solver: AbstractLinearSolver,
-    newton: Newton,
     start: FreeValues,
 ) -> Root:
     """With one matrix, which is prepared once: a step, and others where it is ill-conditioned."""
-    matrix, prepared = prepare_jacobian(problem, z, start, linear_solver)
+    newton, (matrix, prepared) = problem.newton, prepare_jacobian(problem, z, start, linear_solver)
 
     def residual_at(free_values: FreeValues) -> FreeValues:
         return free_residual(problem, with_dirichlet(problem, free_values, z), z)

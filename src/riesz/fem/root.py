@@ -38,9 +38,7 @@ def find_root(
     problem: BoundaryValueProblem, z: PyTree, linear_solver: AbstractLinearSolver
 ) -> Solution:
     """The root of the residual, differentiable in whatever `problem` and `z` hold."""
-    return implicit_root(
-        (problem, z), linear_solver, problem.newton, newton_guess(problem)
-    ).solution
+    return implicit_root((problem, z), linear_solver, newton_guess(problem)).solution
 
 
 def newton_guess(problem: BoundaryValueProblem) -> Float[Array, " free"]:
@@ -51,17 +49,17 @@ def newton_guess(problem: BoundaryValueProblem) -> Float[Array, " free"]:
 
 
 @eqx.filter_custom_jvp
-def implicit_root(problem_and_z, linear_solver, newton, start):
+def implicit_root(problem_and_z, linear_solver, start):
     """The root from `start`."""
     problem, z = problem_and_z
-    return newton_iteration(problem, z, linear_solver, newton, start)
+    return newton_iteration(problem, z, linear_solver, start)
 
 
 @implicit_root.def_jvp
 def implicit_root_jvp(primals, tangents):
     r"""$\dot u = -J^{-1}\,(\partial r/\partial z)\,\dot z$ at the root."""
-    problem_and_z, linear_solver, newton, start = primals
-    root = implicit_root(problem_and_z, linear_solver, newton, start)
+    problem_and_z, linear_solver, start = primals
+    root = implicit_root(problem_and_z, linear_solver, start)
     # Named, so that who computes much anew to save memory need not solve once more.
     values = checkpoint_name(root.solution.free_values, ROOT)
     root = eqx.tree_at(lambda r: r.solution.free_values, root, values)

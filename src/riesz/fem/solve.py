@@ -49,7 +49,8 @@ def solve(
                 "initial=... was given for a problem in time, which has its own: give it to "
                 "rz.transient_problem(..., initial=...)."
             )
-        return solve_in_time(problem, record, z, linear_solver, newton)
+        step = problem.step if newton is None else dataclasses.replace(problem.step, newton=newton)
+        return solve_in_time(dataclasses.replace(problem, step=step), record, z, linear_solver)
     if newton is not None:
         problem = dataclasses.replace(problem, newton=newton)
     if initial is not None:
@@ -90,14 +91,12 @@ def solve_in_time(
     record: Record,
     z: PyTree,
     linear_solver: AbstractLinearSolver | None,
-    newton: Newton | None,
 ) -> PyTree[Array]:
     require_float64(problem.step)
     axis = problem.axis
     if not is_traced((problem, z)):
         for time in axis.times[[0, -1]]:
             check_inputs(problem.step, at_time(z, on_device(time)))
-    newton = problem.step.newton if newton is None else newton
     num_matrices = axis.num_kinds if has_fixed_matrix(problem, z) else axis.num_steps
     num_rhs = axis.num_steps * num_stages(problem.scheme) // num_matrices
     solver = choose_solver(
@@ -107,8 +106,7 @@ def solve_in_time(
         num_matrices=num_matrices,
         z=at_time(z, on_device(axis.times[0])),
     )
-    result = integrate_in_time(problem, z, solver, newton, record)
-    return raise_where_halted(problem, result, newton)
+    return raise_where_halted(problem, integrate_in_time(problem, z, solver, record))
 
 
 def raise_if_failed(problem: BoundaryValueProblem, solution: Solution) -> Float[Array, " free"]:
@@ -124,7 +122,7 @@ def raise_if_failed(problem: BoundaryValueProblem, solution: Solution) -> Float[
         )
     if bool(jnp.any(solution.unsolved)):
         raise SolveError(singular_advice(problem))
-    advice, left = advice_on_stall(problem, problem.newton), solution.relative_residual
+    advice, left = advice_on_stall(problem), solution.relative_residual
     raise SolveError(f"{advice} (Relative residual reached: {float(jnp.max(left)):.2g}.)")
 
 
@@ -141,20 +139,19 @@ def singular_advice(problem: BoundaryValueProblem) -> str:
     )
 
 
-def advice_on_stall(problem: BoundaryValueProblem, newton: Newton) -> str:
+def advice_on_stall(problem: BoundaryValueProblem) -> str:
     first = "zero" if problem.start is None else "the start that was given"
     level = "the mean of the prescribed values" if len(problem.fixed) else "the level of balance"
     return (
-        f"Newton's iteration did not converge in at most {newton.max_steps} steps, neither from "
-        f"{first} nor, where the equation is not linear, from {level}, by pseudo-time from there, "
-        "or with prescribed values that go from it to their own: check the coefficients, pass "
-        "initial=... closer to the solution, or allow more steps with newton=Newton(max_steps=...)."
+        f"Newton's iteration did not converge in at most {problem.newton.max_steps} steps, neither "
+        f"from {first} nor, where the equation is not linear, from {level}, by pseudo-time from "
+        "there, or with prescribed values that go from it to their own: check the coefficients, "
+        "pass initial=... closer to the solution, or allow more steps with "
+        "newton=Newton(max_steps=...)."
     )
 
 
-def raise_where_halted(
-    problem: TransientProblem, result: TimeSteppingResult, newton: Newton
-) -> PyTree[Array]:
+def raise_where_halted(problem: TransientProblem, result: TimeSteppingResult) -> PyTree[Array]:
     """What was recorded, or an error that says when the march came to a halt; NaN when compiled."""
     if is_traced(result.solved):
         return jax.tree.map(
@@ -168,5 +165,5 @@ def raise_where_halted(
         raise SolveError(f"there is no steady state to begin with: {singular_advice(problem.step)}")
     raise SolveError(
         f"no solution was found at time {when}, step {bad[0]} of {problem.axis.num_steps}: "
-        f"{advice_on_stall(problem.step, newton)} Or take shorter steps."
+        f"{advice_on_stall(problem.step)} Or take shorter steps."
     )

@@ -14,6 +14,7 @@ from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.default_solver import one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
+from riesz.fem.time.time_stepping import integrate_in_time
 from riesz.notes import Note
 from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
@@ -64,7 +65,7 @@ class AbstractStateMap(eqx.Module):
         """
         return evaluate_states(self, problem, key, coordinates)
 
-    def beside_the_march(
+    def record_in_time(
         self,
         problem: InverseProblem,
         key: PRNGKeyArray,
@@ -72,12 +73,12 @@ class AbstractStateMap(eqx.Module):
         under: InverseProblem,
         read: Read,
         solver: AbstractLinearSolver,
-    ) -> Float[Array, "time place"] | None:
-        """What states in time have beside those of an exact march, as it is read off them.
-
-        Nothing, where the equation holds. `under` is the problem with the stresses of that march.
-        """
-        return None
+    ) -> Float[Array, "time place"]:
+        """What is read off the states of one draw at all times, with the stresses of `under`: of
+        exact ones, where the equation holds."""
+        transient = under.in_time.transient(under.forward)
+        result = integrate_in_time(transient, z, solver, lambda state, _: read(state))
+        return jnp.where(jnp.all(result.solved), result.recorded, jnp.nan)
 
 
 @eqx.filter_jit

@@ -35,7 +35,7 @@ from riesz.prediction.draws import (
 )
 from riesz.prediction.prior import field_of
 from riesz.prediction.quantity import FluxAt, has_flux, node_values
-from riesz.prediction.sampling import Reading, quantity_draws, reading, record_draw
+from riesz.prediction.sampling import Reading, quantity_draws, reading
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.priors.fields import FieldCoefficient, numbers_in
@@ -131,8 +131,8 @@ class Everything(eqx.Module):
         self, key: PRNGKeyArray, problem: InverseProblem, z: PyTree, under: InverseProblem
     ) -> Float[Array, "time dof"]:
         """Whole states at all times: what sensors record is read off them, too."""
-        parts = (jr.fold_in(key, 1), problem, self.states, z)
-        return record_draw(*parts, under, lambda own: own, under.default_solver())
+        how = (under, lambda own: own, under.default_solver())
+        return self.states.record_in_time(problem, jr.fold_in(key, 1), z, *how)
 
 
 def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:

@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike
 from riesz.errors import RieszError
 from riesz.fem.elements.space import Functionals, Operator, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.time.time_stepping import integrate_in_time
 from riesz.mesh.grids import Grid
 from riesz.observe.effects import WithEffects
 from riesz.observe.observables import rows_at as operator_at
 from riesz.posterior.family import Draws
-from riesz.posterior.posterior import AbstractStateMap, Posterior, Read, representative_draws
+from riesz.posterior.posterior import AbstractStateMap, Posterior, representative_draws
 from riesz.prediction.quantity import Quantity
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.priors.latent import Z
@@ -237,9 +236,7 @@ def reading(
     tolerance: float | None = None,
 ) -> Reading:
     """Of all places at each time, time by time; or `paired`, of each place at a time of its own."""
-    if problem.time is None:
-        raise RieszError("the equation is one of a steady state: leave the times out.")
-    forward, axis = problem.forward, problem.time.axis
+    forward, axis = problem.forward, problem.in_time.axis
     mesh = forward.space.mesh
     points = None if at is None else point_rows(at, mesh.dim)
     operator = None if points is None else operator_at(forward, points, tolerance)
@@ -270,24 +267,5 @@ class TransientDraw(eqx.Module):
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
     ) -> Float[Array, " row"]:
-        parts = (jr.fold_in(key, 1), problem, self.states, z, self.under)
-        return self.reading.of(record_draw(*parts, self.reading.at_places, self.solver))
-
-
-def record_draw(
-    key: PRNGKeyArray,
-    problem: InverseProblem,
-    states: AbstractStateMap,
-    z: PyTree,
-    under: InverseProblem,
-    read: Read,
-    solver: AbstractLinearSolver,
-) -> Float[Array, "time place"]:
-    """What is read off the states of one draw at all times, with the stresses of `under`."""
-    transient = under.in_time.transient(under.forward)
-    result = integrate_in_time(
-        transient, z, solver, transient.step.newton, lambda state, _: read(state)
-    )
-    recorded = jnp.where(jnp.all(result.solved), result.recorded, jnp.nan)
-    beside = states.beside_the_march(problem, key, z, under, read, solver)
-    return recorded if beside is None else recorded + beside
+        how = (self.under, self.reading.at_places, self.solver)
+        return self.reading.of(self.states.record_in_time(problem, jr.fold_in(key, 1), z, *how))

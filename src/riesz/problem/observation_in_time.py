@@ -171,9 +171,7 @@ class ObservationInTime(eqx.Module):
         self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
     ) -> Float[Array, " record"]:
         """The whole record, time by time; NaN where the march came to a halt."""
-        result = integrate_in_time(
-            self.transient(step), z, solver, step.newton, Reader(self.sensors, step)
-        )
+        result = integrate_in_time(self.transient(step), z, solver, Reader(self.sensors, step))
         return jnp.where(jnp.all(result.solved), result.recorded, jnp.nan).ravel()
 
     def steady(

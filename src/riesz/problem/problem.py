@@ -67,8 +67,9 @@ class InverseProblem(eqx.Module):
 
     @property
     def in_time(self) -> ObservationInTime:
-        """How a state is recorded along the time axis, of a problem that is known to have one."""
-        assert self.time is not None
+        """How a state is recorded along the time axis; raises where there is none."""
+        if self.time is None:
+            raise RieszError("the equation is one of a steady state: leave the times out.")
         return self.time
 
     @property

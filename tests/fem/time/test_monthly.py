@@ -8,7 +8,6 @@ import numpy as np
 
 import riesz as rz
 from riesz.fem.default_solver import choose_solver
-from riesz.fem.solve import Newton
 from riesz.fem.time.time_stepping import integrate_in_time
 
 MONTHS, STORAGE, TRANSMISSIVITY, NOISE = 60, 0.1, 60.0, 0.02
@@ -28,7 +27,7 @@ def heads(steps, logs):
     operator = rz.fem.point_operator(SPACE, PLACES[:, None])
     z = {"s": STORAGE * jnp.exp(logs[0]), "k": TRANSMISSIVITY * jnp.exp(logs[1])}
     found = integrate_in_time(
-        problem, z, choose_solver(problem.step), Newton(), lambda state, _: operator @ state
+        problem, z, choose_solver(problem.step), lambda state, _: operator @ state
     )
     return found.recorded[::steps].ravel()
 

@@ -8,7 +8,6 @@ import pytest
 import riesz as rz
 from riesz.errors import SolveError
 from riesz.fem.default_solver import choose_solver, default_multigrid
-from riesz.fem.problem import Newton
 from riesz.fem.time import time_stepping as marching
 from riesz.fem.time.fixed import has_changing_matrix
 from riesz.fem.time.time_stepping import integrate_in_time, loop_lengths
@@ -133,7 +132,7 @@ HERE = {"s": 1.2, "k": 0.4, "f": 0.7, "q": 0.5, "start": 0.3}
 def seen(problem, z):
     """A number that all steps have a part in."""
     solver = choose_solver(problem.step)
-    found = integrate_in_time(problem, z, solver, Newton(), lambda state, z: state[-2:])
+    found = integrate_in_time(problem, z, solver, lambda state, z: state[-2:])
     return jnp.sum(found.recorded**2)
 
 
@@ -291,9 +290,7 @@ def test_matrices_assembled_once_give_what_those_of_each_step_do(monkeypatch):
     problem, here = with_flow(5.0), {"s": jnp.asarray(0.7), "k": jnp.asarray(0.02)}
 
     def states(z):
-        return integrate_in_time(
-            problem, z, rz.solvers.SparseLU(), Newton(), lambda state, z: state
-        ).recorded
+        return integrate_in_time(problem, z, rz.solvers.SparseLU(), lambda state, z: state).recorded
 
     def found():
         return states(here), jax.grad(lambda z: jnp.sum(states(z) ** 3))(here)
@@ -321,7 +318,7 @@ def test_matrices_that_are_kept_for_multigrid_give_the_same_numbers():
 
     def sums(solver):
         def value(z):
-            found = integrate_in_time(problem, z, solver, Newton(), lambda state, z: state[:40])
+            found = integrate_in_time(problem, z, solver, lambda state, z: state[:40])
             return jnp.sum(found.recorded**2)
 
         return jax.value_and_grad(value)(here)
@@ -351,9 +348,7 @@ def test_all_steps_together_give_what_one_after_the_other_does(problem, monkeypa
     here = {"s": jnp.asarray(0.7), "k": jnp.asarray(0.02)}
 
     def states(z):
-        return integrate_in_time(
-            problem, z, rz.solvers.SparseLU(), Newton(), lambda state, z: state
-        ).recorded
+        return integrate_in_time(problem, z, rz.solvers.SparseLU(), lambda state, z: state).recorded
 
     def found():
         slopes = jax.grad(lambda z: jnp.sum(states(z) ** 3))(here)

@@ -352,13 +352,10 @@ def assimilate(problem: InverseProblem) -> Assimilation:
     `.update(observations, likelihood)` takes them in without a solve, and `.posterior()` is the
     posterior of all.
     """
-    if problem.time is None:
-        raise RieszError("there is no time axis: readings that come in later need one.")
+    at = time_points(problem, None, problem.default_solver())
     parts = linear_parts(problem)
     check_all_linear(problem, parts)
-    offset, responses = response_table(
-        problem, parts, time_points(problem, None, problem.default_solver())
-    )
+    offset, responses = response_table(problem, parts, at)
     size = problem.num_coordinates
     whole = np.zeros((len(offset), size))
     whole[:, np.asarray(parts.linear)] = responses

@@ -292,7 +292,7 @@ class RelaxedStates(AbstractStateMap):
         pulled = here.adjoint_effect(jnp.linalg.solve(covariance, gap))
         return error + epsilon**2 * self.factor.gram(pulled)
 
-    def beside_the_march(
+    def record_in_time(
         self,
         problem: InverseProblem,
         key: PRNGKeyArray,
@@ -301,6 +301,7 @@ class RelaxedStates(AbstractStateMap):
         read: Read,
         solver: AbstractLinearSolver,
     ) -> Float[Array, "time place"]:
+        exact = super().record_in_time(problem, key, z, under, read, solver)
         errors = self.error(problem, key, z, linearise(problem, z, solver))
         steps = steps_of(under.in_time.transient(under.forward), z)
-        return propagate_errors(under, steps, errors, read, solver)
+        return exact + propagate_errors(under, steps, errors, read, solver)

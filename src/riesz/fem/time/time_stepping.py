@@ -32,7 +32,7 @@ from riesz.fem.assembly import DofValues, free_residual, with_dirichlet
 from riesz.fem.linear.host_lu import Pattern, solver_of
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU, host_operation
 from riesz.fem.newton import is_linear, prepare_jacobian, rounding_error
-from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Newton
+from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
 from riesz.fem.root import ROOT, implicit_root, newton_guess
 from riesz.fem.time.fixed import (
     FixedMatrices,
@@ -199,7 +199,6 @@ def integrate_in_time(
     problem: TransientProblem,
     z: PyTree,
     solver: AbstractLinearSolver,
-    newton: Newton,
     record: Record,
 ) -> TimeSteppingResult:
     """Along the whole axis; differentiable in whatever `problem` and `z` hold."""
@@ -207,7 +206,7 @@ def integrate_in_time(
     times = stage_times(on_device(axis.times, dtype), problem.scheme)
     each, weights = num_stages(problem.scheme), weights_of(axis, problem.scheme, dtype)
     fixed = assemble_constant_matrices(problem, z, solver, weights.now[::each])
-    first, solved = first_state(problem, at_time(z, times[0]), solver, newton, fixed)
+    first, solved = first_state(problem, at_time(z, times[0]), solver, fixed)
     if fixed is not None and fits_all_at_once(solver, len(times) * problem.space.num_dofs):
         states = solve_all_steps(problem.step, z, fixed, first, times[1:], weights)
         ends = jnp.concatenate([first[None], states])[::each]
@@ -236,7 +235,7 @@ def integrate_in_time(
         past = weights.last * last + weights.before * before
         if fixed is None:
             now = with_history(problem.step, weights.now, past)
-            values, converged = root_from(now, then, solver, newton, last[problem.step.free])
+            values, converged = root_from(now, then, solver, last[problem.step.free])
         else:
             values, converged = solve_constant_step(
                 problem.step, then, fixed, kind, weights, past, solver
@@ -289,8 +288,7 @@ def first_state(
     problem: TransientProblem,
     z: PyTree,
     solver: AbstractLinearSolver,
-    newton: Newton,
-    fixed: FixedMatrices | None = None,
+    fixed: FixedMatrices | None,
 ) -> tuple[DofValues, Bool[Array, ""]]:
     """The initial state, with what is prescribed at that time."""
     step = problem.step
@@ -300,7 +298,7 @@ def first_state(
         values = solver(fixed.flow, -residual_of_prescribed(step, z))
         converged = jnp.all(jnp.isfinite(jax.lax.stop_gradient(values)))
     else:
-        values, converged = root_from(step, z, solver, newton, newton_guess(step))
+        values, converged = root_from(step, z, solver, newton_guess(step))
     return with_dirichlet(step, values, z), converged
 
 
@@ -316,21 +314,17 @@ def root_from(
     step: BoundaryValueProblem,
     z: PyTree,
     solver: AbstractLinearSolver,
-    newton: Newton,
     start: Float[Array, " free"],
 ) -> tuple[Float[Array, " free"], Bool[Array, ""]]:
     """The solution of one step, from a state that is near if the equation is not linear."""
     if is_linear(step, z):
-        return linear_root(step, z, solver, newton)
-    root = implicit_root((step, z), solver, newton, jax.lax.stop_gradient(start))
+        return linear_root(step, z, solver)
+    root = implicit_root((step, z), solver, jax.lax.stop_gradient(start))
     return root.solution.free_values, root.solution.converged
 
 
 def linear_root(
-    step: BoundaryValueProblem,
-    z: PyTree,
-    solver: AbstractLinearSolver,
-    newton: Newton,
+    step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
 ) -> tuple[Float[Array, " free"], Bool[Array, ""]]:
     """The same by one solve, with derivatives to any order.
 
@@ -351,7 +345,7 @@ def linear_root(
     values = solver.with_product(product, matrix, prepared, -rhs)
     result = jax.lax.stop_gradient(values)
     left = jnp.linalg.norm(residual_at(result, fixed_step, fixed_z))
-    goal = newton.tolerance * jnp.linalg.norm(jax.lax.stop_gradient(rhs))
+    goal = step.newton.tolerance * jnp.linalg.norm(jax.lax.stop_gradient(rhs))
     return values, left <= jnp.maximum(goal, rounding_error(matrix, result))
 
 

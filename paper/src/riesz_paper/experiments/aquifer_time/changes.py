@@ -17,7 +17,6 @@ from jaxtyping import Array, Float, Int
 
 from riesz.fem.elements.space import P1, Operator, point_operator
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.fem.problem import Newton
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion, storage
 from riesz.fem.time.problem import TransientProblem, transient_problem
@@ -121,8 +120,6 @@ def marched(
 ) -> Float[Array, "term lag well"]:
     def one(pattern: Float[Array, " node"]) -> Float[Array, "lag well"]:
         z = {"diffusivity": diffusivity, "pattern": nodal(pattern)}
-        return integrate_in_time(
-            problem, z, SparseLU(), Newton(), lambda state, z: wells @ state
-        ).recorded
+        return integrate_in_time(problem, z, SparseLU(), lambda state, z: wells @ state).recorded
 
     return jax.vmap(one)(patterns)
