@@ -13,22 +13,20 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from riesz.fem.elements.domain import (
-    Domain,
     Quadrature,
-    cell_domain,
     facet_barycentric,
-    facet_domain,
     inverse_jacobians,
     quadrature,
 )
-from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.facets import facet_measures, outward_normals
 from riesz.mesh.location import barycentric_coordinates
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.refinement import Hierarchy
 from riesz.mesh.tags import facets_of_tag
 
 AnyArray = Array | np.ndarray
+
+Meshes = tuple[Mesh, ...]
+"""Each a uniform refinement of the one before it; the last one is the finest."""
 
 DEGREE = 4
 """Six points a triangle: the error of a residual is then far below that of training."""
@@ -52,53 +50,18 @@ class LevelPoints(eqx.Module):
         return dataclasses.replace(chosen, weights=jnp.where(there, chosen.weights, 0.0))
 
 
-class FinePoints(eqx.Module):
-    """Points on the finest mesh: nothing needs to be stored for them beside its geometry."""
-
-    domain: Domain
-
-    def take(self, entities: Int[Array, " chosen"]) -> LevelPoints:
-        """Chosen cells or facets; an index past the end stands for nothing."""
-        domain = self.domain.take(entities)
-        barycentric = domain.facet_points
-        if barycentric is None:
-            points = jnp.asarray(domain.cell_points, domain.measure.dtype)
-            barycentric = jnp.broadcast_to(points[:, :, None], (*points.shape, len(entities)))
-        weights = jnp.asarray(domain.weights, domain.measure.dtype)
-        assert domain.cell is not None
-        return LevelPoints(
-            x=jnp.einsum("qce,dce->qde", barycentric, domain.nodes[:, domain.corners]),
-            weights=weights[:, None] * domain.measure[None, :],
-            barycentric=barycentric,
-            inverse_jacobian=domain.inverse_jacobian,
-            fine_cell=jnp.broadcast_to(domain.cell, (len(weights), len(entities))),
-            fine_barycentric=barycentric,
-            normal=domain.normal,
-        )
-
-
-def points_on_finest(problem: BoundaryValueProblem) -> tuple[FinePoints, ...]:
-    """Points on the cells, and on the facets of each group of boundary terms."""
-    mesh = problem.space.mesh
-    facets = (facets_of_tag(mesh, str(group.terms[0].on)) for group in problem.facets)
-    return (
-        FinePoints(cell_domain(problem.space, DEGREE, problem.dtype)),
-        *(FinePoints(facet_domain(problem.space, f, DEGREE, problem.dtype)) for f in facets),
-    )
-
-
-def points_on_cells(hierarchy: Hierarchy, levels: tuple[int, ...], dtype: np.dtype) -> LevelPoints:
-    """Quadrature points on the cells of the hierarchy's meshes with the given indices."""
-    rule = quadrature(hierarchy.meshes[0].dim, DEGREE)
-    return join_points([cell_points(hierarchy, level, rule) for level in levels], dtype)
+def points_on_cells(meshes: Meshes, levels: tuple[int, ...], dtype: np.dtype) -> LevelPoints:
+    """Quadrature points on the cells of the meshes with the given indices."""
+    rule = quadrature(meshes[0].dim, DEGREE)
+    return join_points([cell_points(meshes, level, rule) for level in levels], dtype)
 
 
 def points_on_facets(
-    hierarchy: Hierarchy, levels: tuple[int, ...], tag: str, dtype: np.dtype
+    meshes: Meshes, levels: tuple[int, ...], tag: str, dtype: np.dtype
 ) -> LevelPoints:
     """Quadrature points on the facets with one tag."""
-    rule = quadrature(hierarchy.meshes[0].dim - 1, DEGREE)
-    return join_points([facet_points(hierarchy, level, tag, rule) for level in levels], dtype)
+    rule = quadrature(meshes[0].dim - 1, DEGREE)
+    return join_points([facet_points(meshes, level, tag, rule) for level in levels], dtype)
 
 
 def join_points(parts: list[LevelPoints], dtype: np.dtype) -> LevelPoints:
@@ -111,26 +74,26 @@ def join_points(parts: list[LevelPoints], dtype: np.dtype) -> LevelPoints:
     return jax.tree.map(join, *parts)
 
 
-def cell_points(hierarchy: Hierarchy, level: int, rule: Quadrature) -> LevelPoints:
-    mesh = hierarchy.meshes[level]
+def cell_points(meshes: Meshes, level: int, rule: Quadrature) -> LevelPoints:
+    mesh = meshes[level]
     barycentric = np.broadcast_to(rule.points[:, None], (*rule.weights.shape, *mesh.cells.shape))
     measure = cell_volumes(mesh.nodes, mesh.cells)
     return locate_on_finest(
-        hierarchy, level, np.arange(mesh.num_cells), barycentric, rule, measure, None
+        meshes, level, np.arange(mesh.num_cells), barycentric, rule, measure, None
     )
 
 
-def facet_points(hierarchy: Hierarchy, level: int, tag: str, rule: Quadrature) -> LevelPoints:
-    mesh = hierarchy.meshes[level]
+def facet_points(meshes: Meshes, level: int, tag: str, rule: Quadrature) -> LevelPoints:
+    mesh = meshes[level]
     facets = facets_of_tag(mesh, tag)
     barycentric = facet_barycentric(rule, facets.opposite, mesh.dim)
     measure = facet_measures(mesh.nodes, facets.nodes)
     normals = outward_normals(mesh, facets).T
-    return locate_on_finest(hierarchy, level, facets.cell, barycentric, rule, measure, normals)
+    return locate_on_finest(meshes, level, facets.cell, barycentric, rule, measure, normals)
 
 
 def locate_on_finest(
-    hierarchy: Hierarchy,
+    meshes: Meshes,
     level: int,
     cell: Int[np.ndarray, " entity"],
     barycentric: Float[np.ndarray, "point entity corner"],
@@ -139,10 +102,10 @@ def locate_on_finest(
     normal: Float[np.ndarray, "dim entity"] | None,
 ) -> LevelPoints:
     """Points given in coarse cells, with their places in the finest mesh; arrays of the host."""
-    mesh = hierarchy.meshes[level]
+    mesh = meshes[level]
     x = np.einsum("qec,ecd->qed", barycentric, mesh.nodes[mesh.cells[cell]])
     start = np.broadcast_to(cell, x.shape[:2])
-    fine_cell, fine_barycentric = descend(x, start, hierarchy.meshes[level + 1 :], barycentric)
+    fine_cell, fine_barycentric = descend(x, start, meshes[level + 1 :], barycentric)
     return LevelPoints(
         x=np.moveaxis(x, 1, 2),
         weights=rule.weights[:, None] * measure,

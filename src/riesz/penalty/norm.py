@@ -15,10 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.errors import RieszError
-from riesz.fem.elements.domain import inverse_jacobians
-from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import facets_of_tag
-from riesz.penalty.patch import PatchTable, Widths, overlapping_patches, patch_table
+from riesz.penalty.patch import PatchTable
 
 Residuals = Float[Array, "patch row sample"]
 Chosen = Int[Array, " patch"]
@@ -217,53 +216,6 @@ class SchwarzPatches(AbstractPatches):
         local = local.at[places[:, None, :], places[None, :, :]].add(measure[None, None] * matrices)
         absent = (self.table.rows[patch] < 0).astype(measure.dtype)
         return local[:num_rows, :num_rows] + jnp.diag(absent)
-
-
-def patches_on(
-    meshes: tuple[Mesh, ...],
-    dirichlet_tags: tuple[str, ...],
-    facet_corners: tuple[Int[np.ndarray, "facet corner"], ...],
-    patch_nodes: int,
-    geometry: CellGeometry,
-    diffusivity: Float[np.ndarray, " *cell"],
-    reaction: float,
-    at_least: Widths | None = None,
-) -> SchwarzPatches:
-    """Patches of at most `patch_nodes` free nodes on each mesh.
-
-    Nodes and cells are numbered through, mesh after mesh; `facet_corners`, `geometry` and
-    `diffusivity` already are.
-    """
-    dtype = geometry.measure.dtype
-    offsets = np.cumsum([0, *(mesh.num_nodes for mesh in meshes)])
-    rows, sizes, coverage = [], [], []
-    for mesh, offset in zip(meshes, offsets, strict=False):
-        free = free_nodes(mesh, dirichlet_tags)
-        patches = overlapping_patches(mesh.nodes[free], patch_nodes)
-        rows.append(np.where(patches < 0, -1, free[patches] + offset))
-        sizes.append(len(patches))
-        coverage.append((patches >= 0).sum() / len(free))
-    cells = np.concatenate([m.cells + o for m, o in zip(meshes, offsets, strict=False)])
-    return SchwarzPatches(
-        table=patch_table(np.concatenate(rows), cells, facet_corners, int(offsets[-1]), at_least),
-        geometry=geometry,
-        diffusivity=jnp.asarray(diffusivity, dtype=dtype),
-        reaction=jnp.asarray(reaction, dtype=dtype),
-        num_levels=jnp.asarray(len(meshes), dtype=jnp.int32),
-        level_starts=jnp.asarray(np.cumsum([0, *sizes[:-1]]), dtype=jnp.int32),
-        level_sizes=jnp.asarray(sizes, dtype=jnp.int32),
-        coverage=jnp.asarray(coverage, dtype=dtype),
-    )
-
-
-def patch_geometry(meshes: tuple[Mesh, ...], dtype: np.dtype) -> CellGeometry:
-    """Cells of several meshes side by side."""
-    inverse = [inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes]
-    volumes = np.concatenate([cell_volumes(mesh.nodes, mesh.cells) for mesh in meshes])
-    return CellGeometry(
-        inverse_jacobian=jnp.asarray(np.concatenate(inverse, axis=2), dtype=dtype),
-        measure=jnp.asarray(volumes, dtype=dtype),
-    )
 
 
 def free_nodes(mesh: Mesh, dirichlet_tags: tuple[str, ...]) -> Int[np.ndarray, " free"]:

@@ -25,10 +25,11 @@ from riesz.fem.assembly import check_state, dirichlet_values, residual
 from riesz.fem.elements.space import P1, PointOperator
 from riesz.fem.problem import BoundaryValueProblem, source_operator, wells_at_known_points
 from riesz.fem.terms.weakform import PointSource
+from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import Hierarchy
 from riesz.penalty.gram import DualNorm, Gram, check_energy, dual_norm
-from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest
-from riesz.penalty.norm import NormSample, PatchNorm, Restriction
+from riesz.penalty.level_points import Meshes, points_on_cells, points_on_facets
+from riesz.penalty.norm import NormSample, PatchNorm
 from riesz.penalty.rows import (
     AbstractPlacedState,
     PrescribedNodes,
@@ -274,13 +275,16 @@ def weak_form_penalty(
     if norm.restriction is not None:
         if hierarchy is None:
             raise RieszError("the norm has coarse levels: pass the hierarchy that it was made of.")
-        levels = coarse_part(problem, hierarchy, norm.restriction)
-    operators = tuple(operator for _, operator in wells_at_known_points(problem))
+        # In the norm's order: fine to coarse.
+        below, steps = len(hierarchy.meshes) - 2, norm.restriction.steps
+        indices = tuple(below - k for k, step in enumerate(steps) if step.is_level)
+        levels = tested_levels(problem, hierarchy.meshes, indices)
+    finest = (problem.space.mesh,)
     return WeakFormPenalty(
         problem=problem,
         norm=norm,
         prescribed=None if free_boundary else find_prescribed_nodes(problem),
-        finest=TestedLevels(points_on_finest(problem), operators) if gradients else None,
+        finest=tested_levels(problem, finest, (0,)) if gradients else None,
         levels=levels,
         num_patches=num_patches,
         whole_mesh=whole_mesh,
@@ -294,30 +298,25 @@ def find_prescribed_nodes(problem: BoundaryValueProblem) -> PrescribedNodes:
     return PrescribedNodes(jnp.asarray(piece_of))
 
 
-def coarse_part(
-    problem: BoundaryValueProblem, hierarchy: Hierarchy, restriction: Restriction
+def tested_levels(
+    problem: BoundaryValueProblem, meshes: Meshes, indices: tuple[int, ...]
 ) -> TestedLevels:
-    """Points on the meshes that make a norm's coarse levels, in its order: fine to coarse."""
-    below = len(hierarchy.meshes) - 2
-    indices = tuple(below - k for k, step in enumerate(restriction.steps) if step.is_level)
+    """Points on some of the meshes."""
     on_facets = [
-        points_on_facets(hierarchy, indices, str(group.terms[0].on), problem.dtype)
+        points_on_facets(meshes, indices, str(group.terms[0].on), problem.dtype)
         for group in problem.facets
     ]
     return TestedLevels(
-        points=(points_on_cells(hierarchy, indices, problem.dtype), *on_facets),
+        points=(points_on_cells(meshes, indices, problem.dtype), *on_facets),
         operators=tuple(
-            join_operators(hierarchy, indices, source, problem.dtype)
+            join_operators([meshes[index] for index in indices], source, problem.dtype)
             for source, _ in wells_at_known_points(problem)
         ),
     )
 
 
-def join_operators(
-    hierarchy: Hierarchy, indices: tuple[int, ...], source: PointSource, dtype: np.dtype
-) -> PointOperator:
-    """Shape functions of all coarse levels at a source's points, nodes numbered through."""
-    meshes = [hierarchy.meshes[index] for index in indices]
+def join_operators(meshes: list[Mesh], source: PointSource, dtype: np.dtype) -> PointOperator:
+    """Shape functions of all levels at a source's points, nodes numbered through."""
     offsets = np.cumsum([0, *(mesh.num_nodes for mesh in meshes)])
     operators = [source_operator(P1(mesh), source, dtype) for mesh in meshes]
     return PointOperator(

@@ -20,7 +20,7 @@ from riesz.fem.elements.space import PointOperator
 from riesz.fem.kernel import Physics, entity_residuals, resolve_terms, sum_of_terms
 from riesz.fem.problem import BoundaryValueProblem, Group, wells_at_known_points
 from riesz.fem.terms.pointwise import LinearForm, Point, State
-from riesz.penalty.level_points import FinePoints, LevelPoints
+from riesz.penalty.level_points import LevelPoints
 from riesz.penalty.patch import PatchTable
 
 
@@ -79,7 +79,7 @@ class PrescribedNodes(eqx.Module):
 class TestedLevels(eqx.Module):
     """Quadrature points for each group of terms on some levels, and the wells there."""
 
-    points: tuple[LevelPoints | FinePoints, ...]
+    points: tuple[LevelPoints, ...]
     operators: tuple[PointOperator, ...]  # all levels' shape functions at each source's points
 
 

@@ -20,13 +20,14 @@ import scipy.sparse as sp
 from jaxtyping import Float, Int
 
 from riesz.errors import RieszError
+from riesz.fem.elements.domain import inverse_jacobians
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.mesh.mesh import Mesh
+from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.refinement import Hierarchy
 from riesz.mesh.tags import facets_of_tag
 from riesz.penalty import norm
 from riesz.penalty.gram import Gram, cell_diffusivity, check_energy
-from riesz.penalty.patch import Widths
+from riesz.penalty.patch import Widths, overlapping_patches, patch_table
 
 LEVEL_STEP = 2
 """Every second mesh of a hierarchy makes a level: fewer levels, and still well conditioned."""
@@ -57,16 +58,10 @@ def schwarz_norm(
     mesh = problem.space.mesh
     check_setting(problem, hierarchy, patch_nodes)
     coarse_nodes = patch_nodes if coarse_patch_nodes is None else coarse_patch_nodes
-    tags = problem.dirichlet_tags
     gram = Gram() if gram is None else gram
     check_energy(problem, gram)
-    beside = tuple(np.asarray(group.domain.corners).T for group in problem.facets)
-    diffusivity = cell_diffusivity(gram, mesh)
-    cells = problem.cells.domain
-    geometry = norm.CellGeometry(cells.inverse_jacobian, cells.measure)
-    fine = norm.patches_on(
-        (mesh,), tags, beside, patch_nodes, geometry, diffusivity, gram.reaction, room
-    )
+    fine = patches_on(problem, (mesh,), patch_nodes, gram, room)
+    tags = problem.dirichlet_tags
     indices = () if hierarchy is None else coarse_indices(hierarchy, tags, coarse_nodes)
     if hierarchy is None or not indices:
         if not one_level and fine.num_patches > 1:
@@ -80,21 +75,57 @@ def schwarz_norm(
             )
         return norm.PatchNorm(fine)
     meshes = tuple(hierarchy.meshes[index] for index in indices)
-    on = tuple(str(group.terms[0].on) for group in problem.facets)
-    beside = tuple(facet_cells(meshes, tag) for tag in on)
     # As wide as the fine table: small coarse levels would else be cheaper than large ones.
-    coarse = norm.patches_on(
-        meshes,
-        tags,
-        beside,
-        coarse_nodes,
-        norm.patch_geometry(meshes, problem.dtype),
-        coarse_means(diffusivity, meshes),
-        gram.reaction,
-        fine.table.widths if coarse_nodes == patch_nodes else None,
-    )
+    widths = fine.table.widths if coarse_nodes == patch_nodes else None
+    coarse = patches_on(problem, meshes, coarse_nodes, gram, widths)
     return norm.PatchNorm(
         fine=fine, coarse=coarse, restriction=restriction(hierarchy, indices, problem.dtype)
+    )
+
+
+def patches_on(
+    problem: BoundaryValueProblem,
+    meshes: tuple[Mesh, ...],
+    patch_nodes: int,
+    gram: Gram,
+    at_least: Widths | None,
+) -> norm.SchwarzPatches:
+    """Patches of at most `patch_nodes` free nodes on each mesh.
+
+    Nodes and cells are numbered through, mesh after mesh.
+    """
+    dtype, own = problem.dtype, problem.space.mesh
+    offsets = np.cumsum([0, *(mesh.num_nodes for mesh in meshes)])
+    rows, sizes, coverage = [], [], []
+    for mesh, offset in zip(meshes, offsets, strict=False):
+        free = norm.free_nodes(mesh, problem.dirichlet_tags)
+        patches = overlapping_patches(mesh.nodes[free], patch_nodes)
+        rows.append(np.where(patches < 0, -1, free[patches] + offset))
+        sizes.append(len(patches))
+        coverage.append((patches >= 0).sum() / len(free))
+    cells = np.concatenate([m.cells + o for m, o in zip(meshes, offsets, strict=False)])
+    beside = tuple(facet_cells(meshes, str(group.terms[0].on)) for group in problem.facets)
+    # What the equation has of its own mesh is not held twice.
+    of_own = norm.CellGeometry(problem.cells.domain.inverse_jacobian, problem.cells.domain.measure)
+    return norm.SchwarzPatches(
+        table=patch_table(np.concatenate(rows), cells, beside, int(offsets[-1]), at_least),
+        geometry=of_own if meshes[0] is own else cell_geometry(meshes, dtype),
+        diffusivity=jnp.asarray(coarse_means(cell_diffusivity(gram, own), meshes), dtype=dtype),
+        reaction=jnp.asarray(gram.reaction, dtype=dtype),
+        num_levels=jnp.asarray(len(meshes), dtype=jnp.int32),
+        level_starts=jnp.asarray(np.cumsum([0, *sizes[:-1]]), dtype=jnp.int32),
+        level_sizes=jnp.asarray(sizes, dtype=jnp.int32),
+        coverage=jnp.asarray(coverage, dtype=dtype),
+    )
+
+
+def cell_geometry(meshes: tuple[Mesh, ...], dtype: np.dtype) -> norm.CellGeometry:
+    """Cells of several meshes side by side."""
+    inverse = [inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes]
+    volumes = np.concatenate([cell_volumes(mesh.nodes, mesh.cells) for mesh in meshes])
+    return norm.CellGeometry(
+        inverse_jacobian=jnp.asarray(np.concatenate(inverse, axis=2), dtype=dtype),
+        measure=jnp.asarray(volumes, dtype=dtype),
     )
 
 
