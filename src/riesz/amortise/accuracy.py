@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from scipy.special import expit, logsumexp
 
 from riesz.amortise.importance import (
     CHANCE,
@@ -15,19 +15,16 @@ from riesz.amortise.importance import (
     MOST_TOGETHER,
     NUM_REPLICAS,
     BatchWork,
+    FittedGaussian,
     WeightedDraws,
-    WeightedGaussian,
     exact_log_densities,
     fit_data_set,
     predictions_at,
     propose,
     surprises,
-    weight_again,
     weighted_draws,
-    weighted_draws_of,
 )
 from riesz.amortise.simulate import SensorData
-from riesz.arrays import on_device
 from riesz.devices import map_data_sets, num_at_once
 from riesz.notes import Note
 from riesz.posterior.checks import K_HAT
@@ -90,22 +87,24 @@ def check_accuracy(work: BatchWork, observed: SensorData) -> BatchPosterior:
     return assess(work, observed, work.asked.map(fit_data_set, observed, work.devices))
 
 
-def assess(work: BatchWork, observed: SensorData, answers: WeightedGaussian) -> BatchPosterior:
+def assess(work: BatchWork, observed: SensorData, answers: FittedGaussian) -> BatchPosterior:
     """What weights and exact solves say of answers."""
-    first = weighted_draws_of(work.asked, answers)
+    first, size = work.weigh(observed, answers), work.asked.problem.num_coordinates
     result, weak = batch_accuracy(work, observed, first, work.num_exact), first.weak()
     if len(weak):
         rows = select_rows(observed, weak)
-        more = propose_again(work, rows, select_rows(first, weak))
+        normals = spread_normals(work.seed + 3, MANY_DRAWS, size)
+        more = propose_again(select_rows(first, weak), rows, normals, work.by_model)
         result = replace_rows(result, weak, batch_accuracy(work, rows, more, 2 * work.num_exact))
     off = np.flatnonzero(result.is_fair & ~(result.bias <= LARGEST_BIAS))
     if len(off):
-        own = weight_exactly(work, select_rows(observed, off), select_rows(first, off))
+        normals, rows = spread_normals(work.seed + 4, MANY_EXACT, size), select_rows(observed, off)
+        own = propose_again(select_rows(first, off), rows, normals, work.exactly)
         bias = np.where(own.is_fair(), 0.0, result.bias[off])
         num_exact = result.num_exact[off] + MANY_EXACT
         again = batch_moments(work, own, bias, result.surprise[off], num_exact)
         result = replace_rows(result, off, again)
-    elsewhere, is_refined = np.asarray(answers.elsewhere), np.zeros(len(result.bias), bool)
+    elsewhere, is_refined = remote_evidence_share(answers, first), np.zeros(len(result.bias), bool)
     is_refined[weak], is_refined[off] = True, True
     is_good = result.is_fair & (result.bias <= LARGEST_BIAS) & (elsewhere <= OTHER_MODES_SHARE)
     verdict = np.where(is_good, np.where(is_refined, REFINED, TRUSTED), DOUBTFUL)
@@ -195,25 +194,30 @@ def replace_rows(every: Answers, chosen: Int[np.ndarray, " some"], some: Answers
     return jax.tree.map(one, every, some)
 
 
-def propose_again(work: BatchWork, observed: SensorData, first: WeightedDraws) -> WeightedDraws:
-    """Weighed once more, by more draws of Gaussians that have the moments found before."""
-    normals = spread_normals(work.seed + 3, MANY_DRAWS, first.draws.shape[2])
-    more = eqx.tree_at(lambda own: own.normals, work.asked, on_device(normals))
-
-    def weigh(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
-        mean, factor = own.mean, regularised_factor(own)
-        logs = more.map(weight_again, (observed, mean, factor), work.devices)
-        return weighted_draws(logs, propose(mean, factor, normals))
-
-    return iterate_proposals(weigh, first, observed)
+def remote_evidence_share(
+    answers: FittedGaussian, own: WeightedDraws
+) -> Float[np.ndarray, " data"]:
+    """The share of the evidence that is far away; one where a place there is nearly as likely."""
+    logs = own.log_target - own.proposals.log_density
+    within = logsumexp(logs, axis=1) - np.log(logs.shape[1])
+    with np.errstate(invalid="ignore"):  # where the model gives no draw a density
+        share = expit(answers.log_remote_evidence - within)
+    return np.where(answers.has_rival, 1.0, share)
 
 
-def iterate_proposals(
-    weigh: Callable[[WeightedDraws, SensorData], WeightedDraws],
+def propose_again(
     first: WeightedDraws,
     observed: SensorData,
+    normals: Float[np.ndarray, "draw coordinate"],
+    log_density: Callable[[SensorData, Float[np.ndarray, "data draw coordinate"]], np.ndarray],
 ) -> WeightedDraws:
-    """Each with the moments that the last one found, until they are fair."""
+    """Weighed once more, by fresh draws of Gaussians, each with the moments that the last one
+    found, until they are fair."""
+
+    def weigh(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
+        drawn = propose(own.mean, regularised_factor(own), normals)
+        return weighted_draws(log_density(observed, drawn.draws), drawn)
+
     result = weigh(first, observed)
     for _ in range(MOST_ROUNDS - 1):
         poor = np.flatnonzero(~result.is_fair() & np.isfinite(result.k_hat))
@@ -240,8 +244,8 @@ def model_bias(
     exact solves for a few draws."""
     chosen = own.resample(work.num_exact)
     predictions = predictions_at(work, observed, take_draws(own.draws, chosen))
-    by_model = own.log_weights + own.proposals.log_density
-    ratios = exact_log_densities(work, predictions) - np.take_along_axis(by_model, chosen, axis=1)
+    by_model = np.take_along_axis(own.log_target, chosen, axis=1)
+    ratios = exact_log_densities(work, predictions) - by_model
     with np.errstate(invalid="ignore", over="ignore"):
         shares = np.exp(ratios - ratios.max(axis=1, keepdims=True))
         bias = shares.std(axis=1, ddof=1) / shares.mean(axis=1)
@@ -249,18 +253,6 @@ def model_bias(
     rows = work.asked.problem, predictions
     surprise = map_data_sets(surprises, *rows, width=width, devices=work.devices)
     return np.where(np.isfinite(bias), bias, np.inf), surprise.mean(axis=1)
-
-
-def weight_exactly(work: BatchWork, observed: SensorData, first: WeightedDraws) -> WeightedDraws:
-    """Fresh draws of Gaussians with the moments found so far, weighed by exact solves."""
-    normals = spread_normals(work.seed + 4, MANY_EXACT, first.draws.shape[2])
-
-    def weigh(own: WeightedDraws, observed: SensorData) -> WeightedDraws:
-        drawn = propose(own.mean, regularised_factor(own), normals)
-        logs = exact_log_densities(work, predictions_at(work, observed, drawn.draws))
-        return weighted_draws(logs - drawn.log_density, drawn)
-
-    return iterate_proposals(weigh, first, observed)
 
 
 def reasons(batch: BatchPosterior, number: int) -> tuple[Note, ...]:

@@ -27,9 +27,9 @@ from riesz.amortise.importance import (
     NUM_EXACT,
     BatchProblem,
     BatchWork,
-    WeightedGaussian,
+    FittedGaussian,
     batch_problem,
-    weight_gaussian,
+    with_remote_evidence,
 )
 from riesz.amortise.simulate import SensorData, Simulator, Variety, as_readings, single_problem
 from riesz.arrays import on_device
@@ -240,9 +240,10 @@ class Amortised(eqx.Module):
         require_float64(self.problem.forward)
         data, asked = self.read(observed, noise_sd), batch_problem(self.simulator, self.seed)
         num_kept = num_stored_draws(data, self.problem.num_coordinates)
-        work = BatchWork(asked, self.seed, devices_of(devices), num_exact, num_kept)
+        own = devices_of(devices)
+        work = BatchWork(asked, self.seed, own, num_exact=num_exact, num_kept=num_kept)
         shared, width = (self.encoder, asked), asked.search.width
-        answers = map_data_sets(weight_encoded, shared, data, width=width, devices=work.devices)
+        answers = map_data_sets(encode_gaussian, shared, data, width=width, devices=own)
         result = assess(work, data, answers)
         poor = np.flatnonzero(result.verdict == DOUBTFUL)
         if len(poor):
@@ -275,10 +276,10 @@ class Amortised(eqx.Module):
         return data
 
 
-def weight_encoded(shared: tuple[Encoder, BatchProblem], row: SensorData) -> WeightedGaussian:
-    """The encoder's Gaussian, weighed by the model."""
+def encode_gaussian(shared: tuple[Encoder, BatchProblem], row: SensorData) -> FittedGaussian:
+    """The encoder's Gaussian."""
     encoder, asked = shared
-    return weight_gaussian(asked, row, encoder(row).family())
+    return with_remote_evidence(asked, row, encoder(row).family())
 
 
 @eqx.filter_jit

@@ -12,7 +12,7 @@ Papamakarios & Murray 2016.)
 """
 
 import dataclasses
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -53,16 +53,6 @@ UNUSUAL = 0.001
 """The share of simulated data sets whose fit would raise doubts."""
 
 
-class EncoderPace(NamedTuple):
-    """What a step reads of the settings: hashable, as part of a compiled step must be."""
-
-    steps: int
-    num_data: int
-    num_proposals: int
-    learning_rate: float
-    variety: simulate.Variety
-
-
 class EncoderState(eqx.Module):
     """What a step changes."""
 
@@ -70,46 +60,55 @@ class EncoderState(eqx.Module):
     memory: PyTree
 
 
-class EncoderData(eqx.Module):
-    """What a step reads."""
-
-    simulator: simulate.Simulator
-    encoder: Encoder  # with a network that is not read
-
-
 class EncoderStep(eqx.Module):
-    """One step of the encoder, on fresh data sets."""
+    """One step of the encoder, on fresh data sets, by the settings that it reads."""
 
-    pace: EncoderPace = eqx.field(static=True)
+    steps: int = eqx.field(static=True)
+    num_data: int = eqx.field(static=True)
+    num_proposals: int = eqx.field(static=True)
+    learning_rate: float = eqx.field(static=True)
+    variety: simulate.Variety = eqx.field(static=True)
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        warm_up = self.steps // 20
+        schedule = optax.warmup_cosine_decay_schedule(
+            0.0, self.learning_rate, warm_up, max(self.steps, warm_up + 1)
+        )
+        # Clipped: where an early q is narrow and misplaced, slopes are huge.
+        return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(schedule))
+
+    def init(self, network: ResidualNetwork) -> EncoderState:
+        trainable = eqx.filter(network, eqx.is_inexact_array)
+        return EncoderState(network, self.optimiser.init(trainable))
 
     def __call__(
-        self, state: EncoderState, key: PRNGKeyArray, data: EncoderData
+        self,
+        state: EncoderState,
+        key: PRNGKeyArray,
+        data: tuple[simulate.Simulator, Encoder],  # with a network that is not read
     ) -> tuple[EncoderState, dict[str, Float[Array, ""]]]:
         data_key, proposal_key = jr.split(key)
-        pace = self.pace
-        truths, observed = data.simulator.readings(data_key, pace.num_data, pace.variety)
-        keys = jr.split(proposal_key, self.pace.num_data)
+        simulator, start = data
+        truths, observed = simulator.readings(data_key, self.num_data, self.variety)
+        keys = jr.split(proposal_key, self.num_data)
 
         @eqx.filter_value_and_grad
         def loss(network):
-            encode = dataclasses.replace(data.encoder, network=network)
+            encode = dataclasses.replace(start, network=network)
 
             def of_data_set(own_key, truth, seen):
                 q = encode(seen)
+                still = jax.lax.stop_gradient(q)
                 points, weights = candidates(
-                    data.simulator,
-                    jax.lax.stop_gradient(q),
-                    seen,
-                    truth,
-                    own_key,
-                    self.pace.num_proposals,
+                    simulator, still, seen, truth, own_key, self.num_proposals
                 )
                 return -weights @ jax.vmap(q.log_prob)(points)
 
             return jnp.mean(jax.vmap(of_data_set)(keys, truths, observed))
 
         value, slope = loss(state.network)
-        changes, memory = optimiser(self.pace).update(slope, state.memory)
+        changes, memory = self.optimiser.update(slope, state.memory)
         return EncoderState(eqx.apply_updates(state.network, changes), memory), {"loss": value}
 
 
@@ -138,15 +137,6 @@ def candidates(
         return joint - standard_log_density(white)
 
     return points, jax.nn.softmax(jax.vmap(log_weight)(points))
-
-
-def optimiser(pace: EncoderPace) -> optax.GradientTransformation:
-    warm_up = pace.steps // 20
-    schedule = optax.warmup_cosine_decay_schedule(
-        0.0, pace.learning_rate, warm_up, max(pace.steps, warm_up + 1)
-    )
-    # Clipped: where an early q is narrow and misplaced, slopes are huge.
-    return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(schedule))
 
 
 class Amortise(simulate.PriorSurrogate, AbstractEngine):
@@ -242,26 +232,25 @@ def train_encoder(
     example_key, start_key, train_key = jr.split(key, 3)
     simulated = eqx.filter_jit(simulate.Simulator.readings)
     _, examples = simulated(simulator, example_key, engine.num_examples, engine.variety)
-    varies = engine.noise_factor > 1
+    own_noise = None
+    if engine.noise_factor > 1:
+        own_noise = simulate.independent_noise_sd(simulator.problem, examples.values.dtype)
     start = encoder(
         jnp.asarray(examples.values),
         simulator.problem.num_coordinates,
         start_key,
         width=engine.encoder_width,
         num_layers=engine.encoder_layers,
-        noise_sd=simulate.independent_noise_sd(simulator.problem, examples.values.dtype)
-        if varies
-        else None,
+        noise_sd=own_noise,
         reads_gaps=engine.missing > 0,
     )
     sizes = engine.steps, engine.num_data, engine.num_proposals
-    pace = EncoderPace(*sizes, engine.learning_rate, engine.variety)
-    trainable = eqx.filter(start.network, eqx.is_inexact_array)
+    step = EncoderStep(*sizes, engine.learning_rate, engine.variety)
     state, history = train(
-        EncoderStep(pace),
-        EncoderState(start.network, optimiser(pace).init(trainable)),
+        step,
+        step.init(start.network),
         train_key,
-        EncoderData(simulator, start),
+        (simulator, start),
         num_steps=engine.steps,
         block_steps=engine.block_steps,
         label="encoder",

@@ -54,9 +54,8 @@ class BatchProblem(eqx.Module):
     search: GaussianSearch
     places: Float[Array, "place coordinate"]  # unknowns all over the prior
     predicted: Float[Array, "place sensor"]  # what sensors would see of them
-    normals: Draws  # of the draws that are weighed
     far: Float[Array, ""]  # squared length of an offset
-    together: int = eqx.field(static=True)
+    together: int = eqx.field(static=True)  # draws whose densities a device works on at once
 
     @property
     def simulator(self) -> Simulator:
@@ -73,24 +72,22 @@ class BatchProblem(eqx.Module):
         return map_data_sets(program, self, rows, width=self.search.width, devices=devices)
 
 
-class WeightedGaussian(eqx.Module):
-    """Of the model, for one data set or with a leading axis."""
+class FittedGaussian(eqx.Module):
+    """By the model, for one data set or with a leading axis."""
 
     mean: Float[Array | np.ndarray, "*data coordinate"]
     factor: Float[Array | np.ndarray, "*data coordinate coordinate"]
-    log_weights: Float[Array | np.ndarray, "*data draw"]
-    # The share of the evidence that is far away, or one where a place there is nearly as likely.
-    elsewhere: Float[Array | np.ndarray, "*data"]
+    log_remote_evidence: Float[Array | np.ndarray, "*data"]  # of what is far away
+    has_rival: Bool[Array | np.ndarray, "*data"]  # whether a place there is nearly as likely
 
 
-def batch_problem(simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS) -> BatchProblem:
+def batch_problem(simulator: Simulator, seed: int) -> BatchProblem:
     """From sizes and a seed alone."""
     size, search = simulator.problem.num_coordinates, gaussian_search(simulator, seed)
     places = on_device(spread_normals(seed + 1, NUM_PRIOR_DRAWS, size))
-    normals = on_device(spread_normals(seed + 2, num_draws, size))
     far = on_device(np.asarray(scipy.stats.chi2.isf(FAR, size)))
-    together = num_at_once(search.width * hessian_numbers(simulator), num_draws)
-    return BatchProblem(search, places, predictions(simulator, places), normals, far, together)
+    together = num_at_once(search.width * hessian_numbers(simulator), NUM_DRAWS)
+    return BatchProblem(search, places, predictions(simulator, places), far, together)
 
 
 @eqx.filter_jit
@@ -98,11 +95,11 @@ def predictions(simulator: Simulator, places: Draws) -> Float[Array, "draw senso
     return jax.lax.map(simulator.predict, places, batch_size=64)
 
 
-def fit_data_set(asked: BatchProblem, observed: SensorData) -> WeightedGaussian:
+def fit_data_set(asked: BatchProblem, observed: SensorData) -> FittedGaussian:
     """Sought from the best of the values all over the prior."""
     _, logs = prior_log_densities(asked, observed)
     result = fit_by_newton(asked.search, observed, asked.places[jnp.argmax(logs)])
-    return weight_gaussian(asked, observed, result)
+    return with_remote_evidence(asked, observed, result)
 
 
 def prior_log_densities(
@@ -113,46 +110,30 @@ def prior_log_densities(
     return fits, fits + standard_log_density(asked.places)
 
 
-def weight_gaussian(
+def with_remote_evidence(
     asked: BatchProblem, observed: SensorData, family: FullRank
-) -> WeightedGaussian:
-    """What the model says of a Gaussian."""
+) -> FittedGaussian:
+    """A Gaussian, and what the model says of places far from it."""
     mean, factor = family.mean, family.factor()
     fits, logs = prior_log_densities(asked, observed)
-    weights = importance_log_weights(asked, observed, mean, factor)
     offsets = jax.scipy.linalg.solve_triangular(factor, (asked.places - mean[None]).T, lower=True)
     is_far = jnp.sum(offsets**2, axis=0) > asked.far
     at_mean = asked.simulator.log_likelihood(observed, mean) + standard_log_density(mean)
     beyond = jax.nn.logsumexp(jnp.where(is_far, fits, -jnp.inf)) - jnp.log(float(len(fits)))
-    within = jax.nn.logsumexp(weights) - jnp.log(float(len(weights)))
-    is_near = jnp.max(jnp.where(is_far, logs, -jnp.inf)) > at_mean - NEARLY
-    share = jax.nn.sigmoid(beyond - within)
-    return WeightedGaussian(mean, factor, weights, jnp.where(is_near, 1.0, share))
+    has_rival = jnp.max(jnp.where(is_far, logs, -jnp.inf)) > at_mean - NEARLY
+    return FittedGaussian(mean, factor, beyond, has_rival)
 
 
-def importance_log_weights(
-    asked: BatchProblem, observed: SensorData, mean: Coordinates, factor: Float[Array, "n n"]
+def model_log_densities(
+    asked: BatchProblem, row: tuple[SensorData, Draws]
 ) -> Float[Array, " draw"]:
-    """The posterior of the model over the density of the proposals, at their draws."""
-    simulator, wide = asked.simulator, proposal_widths(len(mean)) * factor
+    """Of the model's posterior, but for its evidence."""
+    observed, draws = row
 
-    def one(normal: Coordinates) -> Float[Array, ""]:
-        place = mean + wide @ normal
-        joint = simulator.log_likelihood(observed, place) + standard_log_density(place)
-        return joint - standard_log_density(normal)
+    def one(place: Coordinates) -> Float[Array, ""]:
+        return asked.simulator.log_likelihood(observed, place) + standard_log_density(place)
 
-    each = jax.lax.map(one, asked.normals, batch_size=min(asked.together, len(asked.normals)))
-    return each + jnp.sum(jnp.log(jnp.diagonal(wide)))
-
-
-def proposal_widths(size: int) -> float:
-    return 1 + WIDENED / size**0.5
-
-
-def weight_again(
-    asked: BatchProblem, row: tuple[SensorData, Coordinates, Float[Array, "n n"]]
-) -> Float[Array, " draw"]:
-    return importance_log_weights(asked, *row)
+    return jax.lax.map(one, draws, batch_size=min(asked.together, len(draws)))
 
 
 class Proposals(NamedTuple):
@@ -166,7 +147,7 @@ class Proposals(NamedTuple):
 class WeightedDraws(NamedTuple):
     """Draws with their weights, and what these tell, for each data set."""
 
-    log_weights: Float[np.ndarray, "data draw"]
+    log_target: Float[np.ndarray, "data draw"]  # what they are weighed by
     proposals: Proposals
     weights: Float[np.ndarray, "data draw"]
     k_hat: Float[np.ndarray, " data"]
@@ -221,26 +202,21 @@ def propose(
     factor: Float[np.ndarray, "data coordinate coordinate"],
     normals: Float[np.ndarray, "draw coordinate"],
 ) -> Proposals:
-    wider = proposal_widths(mean.shape[1])
+    wider = 1 + WIDENED / mean.shape[1] ** 0.5
     draws = mean[:, None] + wider * np.einsum("dj,nij->ndi", normals, factor)
     volumes = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2) * wider), axis=1)
     return Proposals(draws, standard_log_density(normals)[None] - volumes[:, None], mean)
 
 
-def weighted_draws(logs: Float[np.ndarray, "data draw"], drawn: Proposals) -> WeightedDraws:
+def weighted_draws(target: Float[np.ndarray, "data draw"], drawn: Proposals) -> WeightedDraws:
     """Impossible draws count for nothing; where all are, nothing is known of the tail."""
-    logs = np.where(np.isnan(logs), -np.inf, logs)
+    target = np.where(np.isnan(target), -np.inf, target)
+    logs = target - drawn.log_density
     weights, shapes = np.full(logs.shape, 1 / logs.shape[1]), np.full(len(logs), np.inf)
     for row in np.flatnonzero(np.isfinite(logs).any(axis=1)):
         result = smoothed_weights(logs[row])
         weights[row], shapes[row] = result.weights, result.k_hat
-    return WeightedDraws(logs, drawn, weights, shapes)
-
-
-def weighted_draws_of(asked: BatchProblem, answer: WeightedGaussian) -> WeightedDraws:
-    """What the weights of answers tell."""
-    drawn = propose(*map(np.asarray, (answer.mean, answer.factor, asked.normals)))
-    return weighted_draws(np.asarray(answer.log_weights), drawn)
+    return WeightedDraws(target, drawn, weights, shapes)
 
 
 NUM_EXACT = 16
@@ -259,8 +235,27 @@ class BatchWork(NamedTuple):
     asked: BatchProblem
     seed: int
     devices: Devices | None = None
-    num_exact: int = NUM_EXACT  # solves for each data set
+    num_draws: int = NUM_DRAWS  # that are weighed for each data set
+    num_exact: int = NUM_EXACT  # solves
     num_kept: int = 1  # draws of each posterior
+
+    def weigh(self, observed: SensorData, answers: FittedGaussian) -> WeightedDraws:
+        """Draws of Gaussians, weighed by the model."""
+        normals = spread_normals(self.seed + 2, self.num_draws, answers.mean.shape[1])
+        drawn = propose(np.asarray(answers.mean), np.asarray(answers.factor), normals)
+        return weighted_draws(self.by_model(observed, drawn.draws), drawn)
+
+    def by_model(
+        self, observed: SensorData, draws: Float[np.ndarray, "data draw coordinate"]
+    ) -> Float[np.ndarray, "data draw"]:
+        """The log-density of draws for each data set."""
+        return self.asked.map(model_log_densities, (observed, draws), self.devices)
+
+    def exactly(
+        self, observed: SensorData, draws: Float[np.ndarray, "data draw coordinate"]
+    ) -> Float[np.ndarray, "data draw"]:
+        """The same by exact solves."""
+        return exact_log_densities(self, predictions_at(self, observed, draws))
 
 
 class ExactPredictions(NamedTuple):

@@ -17,14 +17,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from riesz.amortise.accuracy import propose_again, replace_rows, select_rows
-from riesz.amortise.importance import (
-    BatchWork,
-    WeightedDraws,
-    batch_problem,
-    fit_data_set,
-    weighted_draws_of,
-)
+from riesz.amortise.accuracy import MANY_DRAWS, propose_again, replace_rows, select_rows
+from riesz.amortise.importance import BatchWork, WeightedDraws, batch_problem, fit_data_set
 from riesz.amortise.simulate import (
     DataSets,
     PriorSurrogate,
@@ -38,6 +32,7 @@ from riesz.diagnose.calibration import Calibration
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws
+from riesz.posterior.sobol import spread_normals
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import SteadySurrogate
 from riesz.surrogate.trajectory import Trajectory
@@ -123,13 +118,14 @@ def rank_by_importance(
     seed: int,
 ) -> Located:
     """By draws of Gaussians, weighed; where that tells little, once more by more of them."""
-    asked, observed = batch_problem(simulator, seed), SensorData(values)
-    first = weighted_draws_of(asked, asked.map(fit_data_set, observed, None))
+    work, observed = BatchWork(batch_problem(simulator, seed), seed), SensorData(values)
+    first = work.weigh(observed, work.asked.map(fit_data_set, observed, None))
     result, weak = rank_by_draws(first, truths), first.weak()
     if not len(weak):
         return result
-    rows = select_rows(observed, weak), select_rows(first, weak)
-    more = propose_again(BatchWork(asked, seed), *rows)
+    normals = spread_normals(seed + 3, MANY_DRAWS, truths.shape[1])
+    rows = select_rows(first, weak), select_rows(observed, weak)
+    more = propose_again(*rows, normals, work.by_model)
     return replace_rows(result, weak, rank_by_draws(more, truths[weak]))
 
 

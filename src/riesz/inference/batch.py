@@ -49,9 +49,10 @@ def fit_data_sets(
     check_askable(problem, num_draws, num_exact)
     readings, own = as_readings(problem, observed, noise_sd), devices_of(devices)
     model = reduce_over_prior(problem, seed) if model is None else model
-    asked = batch_problem(Simulator(problem, model), seed, num_draws)
+    asked = batch_problem(Simulator(problem, model), seed)
     count, size = len(readings.values), problem.num_coordinates
-    work = BatchWork(asked, seed, own, num_exact, amortised.num_stored_draws(readings, size))
+    num_kept = amortised.num_stored_draws(readings, size)
+    work = BatchWork(asked, seed, own, num_draws, num_exact, num_kept)
     block = int(np.clip(LARGEST_BLOCK // (num_draws * size), 1, MOST_IN_BLOCK))
     parts = []
     with progress_bar(progress) as shown:

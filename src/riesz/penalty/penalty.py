@@ -278,13 +278,13 @@ def weak_form_penalty(
         # In the norm's order: fine to coarse.
         below, steps = len(hierarchy.meshes) - 2, norm.restriction.steps
         indices = tuple(below - k for k, step in enumerate(steps) if step.is_level)
-        levels = tested_levels(problem, hierarchy.meshes, indices)
+        levels = points_on_levels(problem, hierarchy.meshes, indices)
     finest = (problem.space.mesh,)
     return WeakFormPenalty(
         problem=problem,
         norm=norm,
         prescribed=None if free_boundary else find_prescribed_nodes(problem),
-        finest=tested_levels(problem, finest, (0,)) if gradients else None,
+        finest=points_on_levels(problem, finest, (0,)) if gradients else None,
         levels=levels,
         num_patches=num_patches,
         whole_mesh=whole_mesh,
@@ -298,7 +298,7 @@ def find_prescribed_nodes(problem: BoundaryValueProblem) -> PrescribedNodes:
     return PrescribedNodes(jnp.asarray(piece_of))
 
 
-def tested_levels(
+def points_on_levels(
     problem: BoundaryValueProblem, meshes: Meshes, indices: tuple[int, ...]
 ) -> TestedLevels:
     """Points on some of the meshes."""
