@@ -1,6 +1,5 @@
 """Upper limits have the probability of what lies below; effects shift what is predicted."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,8 +9,8 @@ import pytest
 from scipy.stats import norm
 
 import riesz as rz
-from riesz.density.marginal.linear import linear_system
-from riesz.density.marginal.marginal import MarginalDensity
+from riesz.density.marginal.linear import MarginalDensity
+from riesz.density.marginal.marginal import system_at
 from riesz.density.marginal.points import SteadyPoints
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
@@ -69,7 +68,7 @@ def test_effects_are_integrated_out_as_dense_algebra_has_it():
     parts = linear_parts(problem)
     assert len(parts.linear) == 3
     assert len(parts.others) == 0
-    system = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), solved(problem))
+    system = system_at(MarginalDensity(problem, parts, solved(problem)), jnp.zeros(0))
     # By hand: the state is linear in the one number f, which is 1 + 2 c.
     unit = problem_with(rz.Gaussian(0.3), {})
     at_one = unit.operator @ unit.state(jnp.zeros(1))
@@ -161,7 +160,7 @@ def test_a_local_effect_is_integrated_out_as_correlated_noise():
         "local[log_sd]",
         "local[log_length]",
     ]
-    system = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(2), solved(problem))
+    system = system_at(MarginalDensity(problem, parts, solved(problem)), jnp.zeros(2))
     at_one = problem.operator @ problem.state(jnp.zeros(10))
     wanted = 4 * np.outer(at_one, at_one) + 0.25 * matern32(PLACES, PLACES, 0.2)
     np.testing.assert_allclose(
@@ -192,7 +191,7 @@ def test_effects_are_integrated_out_where_no_solve_depends_on_them():
     )
     parts = linear_parts(problem)
     assert len(parts.in_state) == 0
-    found = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), solved(problem)).mean
+    found = system_at(MarginalDensity(problem, parts, solved(problem)), jnp.zeros(0)).mean
     left = observed - np.asarray(problem.operator @ rz.solve(problem.forward))
     precision = design.T @ design / 0.01**2 + np.eye(2) / 2.0**2
     expected = np.linalg.solve(precision, design.T @ left / 0.01**2)

@@ -8,7 +8,7 @@ import pytest
 from tests.pairs import pair
 
 import riesz as rz
-from riesz.density.marginal.linear import linear_system
+from riesz.density.marginal.linear import MarginalDensity
 from riesz.density.marginal.points import point_map_at_sensors
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
@@ -67,7 +67,7 @@ def test_engines_agree_with_quadrature_over_the_diffusivity(problem, engine):
 
     @eqx.filter_jit
     def given(others):
-        one = linear_system(problem, parts, others, at)
+        one = MarginalDensity(problem, parts, at).system(others)
         return one.log_likelihood(), one.mean, one.variances(jnp.eye(len(KNOTS)))
 
     found = [given(jnp.asarray([k])) for k in grid]

@@ -10,7 +10,7 @@ import scipy.linalg as sla
 from tests.pairs import pair
 
 import riesz as rz
-from riesz.density.marginal.linear import linear_system
+from riesz.density.marginal.linear import MarginalDensity
 from riesz.density.marginal.points import point_map_at_sensors
 from riesz.errors import RieszError
 from riesz.posterior.posterior import density_in
@@ -109,7 +109,7 @@ def test_dates_are_days_on_an_axis_of_dates(problem):
 def test_conditional_is_the_dense_closed_form(problem):
     parts = linear_parts(problem)
     assert len(parts.others) == 0
-    system = linear_system(problem, parts, jnp.zeros(0), point_map_at_sensors(problem))
+    system = MarginalDensity(problem, parts, point_map_at_sensors(problem)).system(jnp.zeros(0))
     mean, covariance = closed_form(problem)
     np.testing.assert_allclose(system.mean, mean, atol=1e-8)
     found = system.variances(jnp.eye(len(mean)))

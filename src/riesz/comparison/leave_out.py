@@ -22,8 +22,8 @@ from riesz.comparison.blocks import BLOCKS, ONE, Block
 from riesz.comparison.rivals import LikelyValues, likely_values, of_rows
 from riesz.density.engine import AbstractEngine, Engine
 from riesz.density.marginal.host import DataModel, data_model, rough_mode
-from riesz.density.marginal.linear import data_map, hyper_values
-from riesz.density.marginal.points import AbstractPointMap, point_map_at_sensors
+from riesz.density.marginal.linear import MarginalDensity, hyper_values
+from riesz.density.marginal.points import point_map_at_sensors
 from riesz.density.marginal.systems import AbstractDataSystem, DataSpace, Groups
 from riesz.diagnose.held_out import (
     NUM_DRAWS,
@@ -51,7 +51,7 @@ from riesz.observe.likelihood import (
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import MARGINAL, Posterior
 from riesz.prediction.sampling import quantity_draws
-from riesz.problem.linearity import Parts, linear_parts
+from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
 
 UNSEEN = 1e6
@@ -203,7 +203,7 @@ def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) 
     # What holds of the data before a fit holds after it, by the same numbers.
     if (result := elpd_by_problem(problem, how)) is not None:
         return result
-    at = point_map_at_sensors(problem)
+    density = MarginalDensity(problem, parts, point_map_at_sensors(problem))
 
     def hyper_values_of(posterior: Posterior) -> LikelyValues:
         assert isinstance(posterior.distribution, EmpiricalDraws)
@@ -211,7 +211,7 @@ def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) 
 
     def solve(values: Others) -> Iterable[AbstractDataSystem]:
         for own in values:
-            yield by_root(*jax.block_until_ready(moments_of(problem, parts, on_device(own), at)))
+            yield by_root(*jax.block_until_ready(moments_of(density, on_device(own))))
 
     again = None if fits is None else lambda number: hyper_values_of(fits(number))
     return how.by_systems(solve, hyper_values_of(posterior), again)
@@ -219,14 +219,12 @@ def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) 
 
 @eqx.filter_jit
 def moments_of(
-    problem: InverseProblem, parts: Parts, others: Float[Array, " other"], at: AbstractPointMap
+    density: MarginalDensity, others: Float[Array, " other"]
 ) -> tuple[Float[Array, " sensor"], Float[Array, "sensor column"]]:
     """Observed less expected, and a root of the covariance, by solves."""
-    offset, responses = data_map(problem, parts, others, at)
-    z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
-    noise = problem.likelihood.factor(problem.observed, z)
-    root = noise.colour(jnp.eye(len(offset), dtype=offset.dtype))
-    return problem.observed - offset, jnp.hstack([responses, root])
+    offset, responses = density.data(others)
+    root = density.noise(others).colour(jnp.eye(len(offset), dtype=offset.dtype))
+    return density.problem.observed - offset, jnp.hstack([responses, root])
 
 
 def by_root(misfit: ArrayLike, root: ArrayLike) -> DataSpace:

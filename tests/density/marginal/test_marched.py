@@ -11,7 +11,8 @@ from tests.pairs import pair
 import riesz as rz
 from riesz.density.marginal import in_time
 from riesz.density.marginal.in_time import time_stepping_model
-from riesz.density.marginal.marginal import MarginalDensity, gradient_of
+from riesz.density.marginal.linear import MarginalDensity
+from riesz.density.marginal.marginal import gradient_of
 from riesz.density.marginal.points import point_map_at_sensors
 from riesz.fem.time import time_stepping
 from riesz.io.store.checkpoint import Checkpoint
@@ -48,7 +49,7 @@ def problem():
 
 def test_density_and_slope_are_those_through_all_steps(problem):
     parts, at = linear_parts(problem), point_map_at_sensors(problem)
-    model = time_stepping_model(problem, parts, at)
+    model = time_stepping_model(MarginalDensity(problem, parts, at))
     assert len(model.moving) == 2
     exact = gradient_of(MarginalDensity(problem, parts, at))
     for others in (jnp.zeros(4), jnp.array([0.5, -0.3, 0.2, 1.0])):
@@ -90,10 +91,10 @@ def test_what_does_not_change_in_time_is_solved_for_once_and_not_marched(monkeyp
     substituted = time_stepping.substitute_blocks
     monkeypatch.setattr(time_stepping, "substitute_blocks", counted)
     others = jnp.array([0.4])
-    found = in_time.responses_at(problem, parts, others, at)
+    found = in_time.responses_at(MarginalDensity(problem, parts, at), others)
     assert counts == [2]
     every = dataclasses.replace(at, steady=(False,) * 5)
-    same = in_time.responses_at(problem, parts, others, every)
+    same = in_time.responses_at(MarginalDensity(problem, parts, every), others)
     assert counts == [2, 6]
     np.testing.assert_allclose(found.responses, same.responses, rtol=1e-9, atol=1e-12)
 

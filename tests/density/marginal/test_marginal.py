@@ -19,10 +19,9 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.density.marginal import points as points_module
 from riesz.density.marginal.host import Component, DataModel, data_model
-from riesz.density.marginal.linear import linear_system
+from riesz.density.marginal.linear import MarginalDensity
 from riesz.density.marginal.marginal import (
     Marginal,
-    MarginalDensity,
     cost_and_gradient,
     draw_on_host,
     gradient_of,
@@ -206,7 +205,7 @@ def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     """p(h, y) = p(h, c, y) / p(c | h, y) for any c."""
     parts = linear_parts(rich)
     others = 0.3 * jax.random.normal(jax.random.key(2), (9,))
-    system = linear_system(rich, parts, others, SteadyPoints(rich.operator, SparseLU()))
+    system = MarginalDensity(rich, parts, SteadyPoints(rich.operator, SparseLU())).system(others)
     precision = np.eye(len(parts.linear)) + np.asarray(system.responses.T @ system.responses)
     given = scipy.stats.multivariate_normal(
         np.asarray(system.mean), cov=scipy.stats.Covariance.from_precision(precision)
@@ -285,7 +284,7 @@ def test_weighed_draws_about_the_mode_have_the_moments_that_quadrature_finds(wit
     density, parts = Marginal(num_draws=300, num_values=300), linear_parts(problem)
     at = at_points(problem, problem.operator, SparseLU())
     start = jnp.zeros(len(parts.others))
-    search = density.search_from(start, problem, parts, at, None, Work())
+    search = density.search_from(start, MarginalDensity(problem, parts, at), None, Work())
     spread, near = search.spread(), density.target(search).near  # where other methods begin
     np.testing.assert_allclose(near.mean, search.mode)
     np.testing.assert_allclose(near.covariance(), spread.lengths[:, None] ** 2, rtol=1e-9)
@@ -349,9 +348,9 @@ def test_scales_that_ten_sensors_hardly_tell_have_the_moments_of_their_density()
         mean = np.average(places, axis=0, weights=weights)
         sd = np.sqrt(np.average((places - mean) ** 2, axis=0, weights=weights))
     assert weights.sum() ** 2 / (weights**2).sum() > 1000
-    density = Marginal(num_draws=800, num_values=800)
+    density, exact = Marginal(num_draws=800, num_values=800), MarginalDensity(problem, parts, at)
     for seed in range(3):
-        search = density.search_from(jnp.zeros(3), problem, parts, at, model, Work(seed=seed))
+        search = density.search_from(jnp.zeros(3), exact, model, Work(seed=seed))
         found = np.asarray(density.infer(search, LAPLACE, Work(seed=seed)).values)[0]
         np.testing.assert_allclose((found.mean(axis=0) - mean) / sd, 0.0, atol=0.1)
         np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.1)

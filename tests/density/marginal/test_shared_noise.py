@@ -12,8 +12,7 @@ from tests.pairs import pair
 
 import riesz as rz
 from riesz.density.marginal.host import data_model
-from riesz.density.marginal.linear import Assimilation, assimilate, linear_system, mixture_at
-from riesz.density.marginal.marginal import MarginalDensity
+from riesz.density.marginal.linear import Assimilation, MarginalDensity, assimilate, mixture_at
 from riesz.density.marginal.points import point_map_at_sensors
 from riesz.density.marginal.systems import ParameterSpace
 from riesz.errors import RieszError
@@ -89,7 +88,7 @@ def test_the_marginal_density_is_the_dense_closed_form():
 
     @eqx.filter_jit
     def found(others):
-        system = linear_system(own, parts, others, at)
+        system = MarginalDensity(own, parts, at).system(others)
         density = MarginalDensity(own, parts, at)(others)
         return system.mean, system.variances(jnp.eye(3)), density
 
@@ -143,7 +142,7 @@ def test_in_time_what_was_assimilated_is_the_posterior_of_shared_noise():
         initial="start",
     )
     parts = linear_parts(heat)
-    system = linear_system(heat, parts, jnp.zeros(0), point_map_at_sensors(heat))
+    system = MarginalDensity(heat, parts, point_map_at_sensors(heat)).system(jnp.zeros(0))
     found = assimilate(heat)
     np.testing.assert_allclose(found.mean()[np.asarray(parts.linear)], system.mean, atol=1e-8)
     apart = found.system.variances(np.eye(heat.num_coordinates))[np.asarray(parts.linear)]

@@ -16,12 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riesz.density.marginal.linear import DataMap, Others, data_map, system_of
-from riesz.density.marginal.points import AbstractPointMap, TimePoints
+from riesz.density.marginal.linear import DataMap, MarginalDensity, Others
+from riesz.density.marginal.points import TimePoints
 from riesz.density.marginal.systems import AbstractDataSystem
 from riesz.method.training import minimise
-from riesz.problem.linearity import Parts, read_by_state
-from riesz.problem.problem import InverseProblem
+from riesz.problem.linearity import read_by_state
 
 STEP = 1e-4
 """Of central differences of responses, in prior standard deviations."""
@@ -56,9 +55,7 @@ class CostTerms(NamedTuple):
 class TimeSteppingModel:
     """The data of a problem in time, by marches for values of the unknowns that these read."""
 
-    problem: InverseProblem
-    parts: Parts
-    at: TimePoints
+    density: MarginalDensity
     moving: Int[np.ndarray, " moving"]  # which of the other unknowns marches read
     known: dict[bytes, DataMap] = field(default_factory=dict)
 
@@ -66,7 +63,7 @@ class TimeSteppingModel:
         """How data respond, remembered: noise may differ."""
         key = np.asarray(others, float)[self.moving].tobytes()
         if key not in self.known:
-            result = responses_at(self.problem, self.parts, others, self.at)
+            result = responses_at(self.density, others)
             fitting = max(KEPT_NUMBERS // result.responses.size, 4 * len(self.moving) + 2)
             while len(self.known) >= fitting:
                 self.known.pop(next(iter(self.known)))
@@ -88,17 +85,13 @@ class TimeSteppingModel:
         information = np.zeros((0, 0))
         if changes:
             given, every = jnp.asarray(others), jax.tree.map(lambda *own: jnp.stack(own), *changes)
-            information = hyper_information(
-                given, self.data(given), every, self.problem, self.parts
-            )
+            information = hyper_information(self.density, given, self.data(given), every)
         return CostTerms(value, slope, np.asarray(information) + np.eye(len(self.moving)))
 
     def cost_terms(self, others: Others) -> tuple[float, Float[np.ndarray, " other"], DataMap]:
         """The cost, and its slopes by unknowns with the responses held, and by the responses."""
         given = jnp.asarray(others)
-        value, (slope, by_data) = cost_and_gradients(
-            given, self.data(given), self.problem, self.parts
-        )
+        value, (slope, by_data) = cost_and_gradients(given, self.data(given), self.density)
         exists = bool(jnp.isfinite(value))
         own = np.array(slope) if exists else np.zeros(len(given))
         return float(value) if exists else np.inf, own, by_data
@@ -163,46 +156,41 @@ class TimeSteppingModel:
 
     def system(self, others: Float[np.ndarray, " other"]) -> AbstractDataSystem:
         given = jnp.asarray(others)
-        return system_given(self.problem, self.parts, given, self.data(given)).on_host()
+        return system_given(self.density, given, self.data(given)).on_host()
 
 
-def time_stepping_model(
-    problem: InverseProblem, parts: Parts, at: AbstractPointMap
-) -> TimeSteppingModel | None:
+def time_stepping_model(density: MarginalDensity) -> TimeSteppingModel | None:
     """None where there is no march, or where derivatives through it are quicker."""
-    moves = read_by_state(problem, or_shifts=True)[np.asarray(parts.others)]
+    moves = read_by_state(density.problem, or_shifts=True)[np.asarray(density.parts.others)]
     (moving,) = np.nonzero(moves)
-    if not isinstance(at, TimePoints) or not len(moves) or len(moving) > MOST_MOVING:
+    if not isinstance(density.at, TimePoints) or not len(moves) or len(moving) > MOST_MOVING:
         return None
-    return TimeSteppingModel(problem, parts, at, moving)
+    return TimeSteppingModel(density, moving)
 
 
-@eqx.filter_jit
-def responses_at(problem: InverseProblem, parts: Parts, others: Others, at: TimePoints) -> DataMap:
-    return data_map(problem, parts, others, at)
+responses_at = eqx.filter_jit(MarginalDensity.data)
 
 
 @eqx.filter_jit
 def cost_and_gradients(
-    others: Others, data: DataMap, problem: InverseProblem, parts: Parts
+    others: Others, data: DataMap, density: MarginalDensity
 ) -> tuple[Float[Array, ""], tuple[Others, DataMap]]:
     def cost(others: Others, data: DataMap) -> Float[Array, ""]:
-        system = system_of(problem, parts, others, data)
-        return -problem.latents.log_prior(others) - system.log_likelihood()
+        likelihood = density.system_of(others, data).log_likelihood()
+        return -density.problem.latents.log_prior(others) - likelihood
 
     return jax.value_and_grad(cost, argnums=(0, 1))(others, data)
 
 
 @eqx.filter_jit
 def hyper_information(
-    others: Others, data: DataMap, changes: DataMap, problem: InverseProblem, parts: Parts
+    density: MarginalDensity, others: Others, data: DataMap, changes: DataMap
 ) -> Float[Array, "moving moving"]:
     """What data tell of unknowns by which their responses change so, linear ones at their means."""
-    system = system_of(problem, parts, others, data)
+    system = density.system_of(others, data)
     mean = system.mean
     columns = jax.vmap(lambda own: own.offset + own.responses @ mean)(changes)
-    z = parts.z(problem.latents, jnp.zeros(len(parts.linear), mean.dtype), others)
-    return system.information(problem.likelihood.factor(problem.observed, z).white(columns.T))
+    return system.information(density.noise(others).white(columns.T))
 
 
-system_given = eqx.filter_jit(system_of)
+system_given = eqx.filter_jit(MarginalDensity.system_of)

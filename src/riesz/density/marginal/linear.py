@@ -33,9 +33,11 @@ from riesz.density.marginal.systems import AbstractDataSystem, ParameterSpace, d
 from riesz.errors import RieszError
 from riesz.fem.elements.space import point_operator
 from riesz.fem.linear.linear_solve import Automatic, SparseLU
+from riesz.observe.factors import AbstractFactor
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
+from riesz.posterior.density import AbstractGradientDensity
 from riesz.posterior.family import EmpiricalDraws, full_rank_of
 from riesz.posterior.posterior import MARGINAL, Posterior, check_unknown, engine_label
 from riesz.problem.linearity import Parts, linear_parts
@@ -49,13 +51,6 @@ MAX_OTHERS = 64
 """Values of the unknowns that are not integrated out over which moments are averaged."""
 
 
-def linear_system(
-    problem: InverseProblem, parts: Parts, others: Others, at: AbstractPointMap
-) -> AbstractDataSystem:
-    """For given values of the other unknowns; `at` are the sensors."""
-    return system_of(problem, parts, others, data_map(problem, parts, others, at))
-
-
 class DataMap(NamedTuple):
     """What data scatter about: a constant part, and how it responds to each linear unknown."""
 
@@ -63,23 +58,46 @@ class DataMap(NamedTuple):
     responses: Float[Array, "sensor linear"]
 
 
-def data_map(
-    problem: InverseProblem, parts: Parts, others: Others, at: AbstractPointMap
-) -> DataMap:
-    offset, responses = affine_map(problem, parts, others, at)
-    shift, by_unknown = affine_shift(problem, parts, others, offset)
-    return DataMap(offset + shift, responses + by_unknown)
+class MarginalDensity(AbstractGradientDensity):
+    """The log-density of the other unknowns, the linear ones being integrated out."""
 
+    problem: InverseProblem
+    parts: Parts
+    at: AbstractPointMap  # the sensors
 
-def system_of(
-    problem: InverseProblem, parts: Parts, others: Others, data: DataMap
-) -> AbstractDataSystem:
-    z = parts.z(problem.latents, jnp.zeros(len(parts.linear), data.offset.dtype), others)
-    noise = problem.likelihood.factor(problem.observed, z)
-    # By one loop, where the noise has one.
-    white = noise.white(jnp.column_stack([data.responses, problem.observed - data.offset]))
-    misfit = white[:, -1]
-    return data_system(white[:, :-1], misfit, jnp.ones_like(misfit), noise.log_volume())
+    def log_likelihood(self, coordinates: Others) -> Float[Array, ""]:
+        return self.system(coordinates).log_likelihood()
+
+    def data(self, others: Others) -> DataMap:
+        """For given values of the other unknowns."""
+        offset, responses = affine_map(self.problem, self.parts, others, self.at)
+        shift, by_unknown = affine_shift(self.problem, self.parts, others, offset)
+        return DataMap(offset + shift, responses + by_unknown)
+
+    def system(self, others: Others) -> AbstractDataSystem:
+        return self.system_of(others, self.data(others))
+
+    def system_of(self, others: Others, data: DataMap) -> AbstractDataSystem:
+        """The same where the data's response is known."""
+        noise, observed = self.noise(others), self.problem.observed
+        # By one loop, where the noise has one.
+        white = noise.white(jnp.column_stack([data.responses, observed - data.offset]))
+        misfit = white[:, -1]
+        return data_system(white[:, :-1], misfit, jnp.ones_like(misfit), noise.log_volume())
+
+    def noise(self, others: Others) -> AbstractFactor:
+        """A factor of its covariance."""
+        problem, nothing = self.problem, jnp.zeros(len(self.parts.linear), others.dtype)
+        z = self.parts.z(problem.latents, nothing, others)
+        return problem.likelihood.factor(problem.observed, z)
+
+    def explain(self, coordinates: Others, where: str) -> None:
+        linear = jnp.zeros(len(self.parts.linear))
+        self.problem.state(self.parts.together(linear, coordinates))
+        raise RieszError(
+            "the density of the unknowns that are not integrated out is not finite "
+            f"where {where}: look for noise of zero, or priors that allow impossible coefficients."
+        )
 
 
 def affine_shift(
@@ -260,7 +278,7 @@ def mixture_of(
     """Means, sds and noise for each value of the other unknowns."""
 
     def one(own):
-        system = linear_system(problem, parts, own, sensors)
+        system = MarginalDensity(problem, parts, sensors).system(own)
         if isinstance(there, str):
             offset, responses = unknown_map(problem, parts, own, there)
         else:
@@ -327,10 +345,11 @@ class Assimilation:
 
 def place_of_readings(problem: InverseProblem, observed: Observations) -> np.ndarray:
     """Which of the recorded places each reading is of."""
-    places, what = recording_points(problem), observed.what
-    if places is None or not isinstance(what, AtPoints):
+    known, what = problem.observations.what, observed.what
+    if not (isinstance(known, AtPoints) and isinstance(what, AtPoints)):
         raise RieszError("readings that come in later must be of the state at points.")
-    index = {tuple(place): number for number, place in enumerate(places.tolist())}
+    places = np.unique(known.points, axis=0).tolist()
+    index = {tuple(place): number for number, place in enumerate(places)}
     result = np.array([index.get(tuple(point), -1) for point in what.points.tolist()])
     (unknown,) = np.nonzero(result < 0)
     if unknown.size:
@@ -339,11 +358,6 @@ def place_of_readings(problem: InverseProblem, observed: Observations) -> np.nda
             f"first {what.points[unknown[0]].tolist()}: begin anew with a problem that has them."
         )
     return result
-
-
-def recording_points(problem: InverseProblem) -> Float[np.ndarray, "place dim"] | None:
-    what = problem.observations.what
-    return np.unique(what.points, axis=0) if isinstance(what, AtPoints) else None
 
 
 def assimilate(problem: InverseProblem) -> Assimilation:

@@ -22,8 +22,8 @@ from riesz.density.base import AbstractDensityKind, Prepared, states_by
 from riesz.density.exact import Exact
 from riesz.density.marginal.host import DataModel, data_model, rough_mode
 from riesz.density.marginal.in_time import TimeSteppingModel, time_stepping_model
-from riesz.density.marginal.linear import Others, linear_system
-from riesz.density.marginal.points import AbstractPointMap, at_points, point_map_at_sensors
+from riesz.density.marginal.linear import MarginalDensity, Others
+from riesz.density.marginal.points import at_points, point_map_at_sensors
 from riesz.density.marginal.spread import (
     WEIGHED,
     Cost,
@@ -42,7 +42,7 @@ from riesz.method.mcmc.mcmc import MCMC
 from riesz.method.settings import Count, Flag, Solver, as_solver
 from riesz.method.training import minimise
 from riesz.notes import Note
-from riesz.posterior.density import AbstractDensity, AbstractGradientDensity
+from riesz.posterior.density import AbstractDensity
 from riesz.posterior.family import EmpiricalDraws, PriorUpdate
 from riesz.posterior.posterior import MARGINAL, Posterior
 from riesz.problem.linearity import Parts, linear_parts
@@ -56,31 +56,9 @@ SEARCHING, SPREADING = 0.5, 0.7
 """Shares of the time left that the search for the mode may take, and then the spread about it."""
 
 
-class MarginalDensity(AbstractGradientDensity):
-    """The log-density of the other unknowns, the linear ones being integrated out."""
-
-    problem: InverseProblem
-    parts: Parts
-    at: AbstractPointMap  # the sensors
-
-    def log_likelihood(self, coordinates: Others) -> Float[Array, ""]:
-        system = linear_system(self.problem, self.parts, coordinates, self.at)
-        return system.log_likelihood()
-
-    def explain(self, coordinates: Others, where: str) -> None:
-        linear = jnp.zeros(len(self.parts.linear))
-        self.problem.state(self.parts.together(linear, coordinates))
-        raise RieszError(
-            "the density of the unknowns that are not integrated out is not finite "
-            f"where {where}: look for noise of zero, or priors that allow impossible coefficients."
-        )
-
-
 class HyperSearch(NamedTuple):
     """The mode of the unknowns that are not integrated out, and what leads to their density."""
 
-    problem: InverseProblem
-    parts: Parts
     density: MarginalDensity
     model: DataModel | TimeSteppingModel | None
     cost: Cost
@@ -100,8 +78,7 @@ class HyperSearch(NamedTuple):
     def system(self, others: Float[np.ndarray, " other"]) -> AbstractDataSystem:
         if self.model is not None:
             return self.model.system(others)
-        at = self.density.at
-        return system_at(self.problem, self.parts, jnp.asarray(others), at).on_host()
+        return system_at(self.density, jnp.asarray(others)).on_host()
 
 
 class HyperValues(NamedTuple):
@@ -171,7 +148,7 @@ class Marginal(AbstractDensityKind):
         chains, count, _ = found.values.shape
         each = 1 if isinstance(method, MCMC) and count > 1 else -(-self.num_draws // count)
         others = np.asarray(found.values).reshape(chains * count, -1)
-        flat = draw_on_host(search.system, search.parts, others, each, work.seed)
+        flat = draw_on_host(search.system, search.density.parts, others, each, work.seed)
         lost, total = len(others) - len(flat), len(others)
         notes = (Note("singular_covariance", lost=lost, total=total),) if lost else ()
         by_chain = (chains, -1) if len(flat) == chains * count else (1, -1)
@@ -190,33 +167,31 @@ class Marginal(AbstractDensityKind):
         at = (
             point_map_at_sensors(problem) if by_lu else at_points(problem, problem.operator, solver)
         )
-        model = data_model(problem, parts, at) or time_stepping_model(problem, parts, at)
+        density = MarginalDensity(problem, parts, at)
+        model = data_model(problem, parts, at) or time_stepping_model(density)
         if isinstance(start, AbstractMethod):
             start = Exact().posterior(problem, start, work._replace(checkpoint=NO_CHECKPOINT))
         if start is None and by_lu and isinstance(model, DataModel):
             start = rough_mode(problem)
-        return self.search_from(hyper_start(parts, start), problem, parts, at, model, work)
+        return self.search_from(hyper_start(parts, start), density, model, work)
 
     def search_from(
         self,
         origin: Others,
-        problem: InverseProblem,
-        parts: Parts,
-        at: AbstractPointMap,
+        density: MarginalDensity,
         model: DataModel | TimeSteppingModel | None,
         work: Work,
     ) -> HyperSearch:
-        density = MarginalDensity(problem, parts, at)
         cost = with_clock(gradient_of(density) if model is None else model.cost)
         cost = CheckpointedFunction(cost, work.checkpoint, "search")
         held = model if isinstance(model, TimeSteppingModel) else None
         mode, history, notes = find_hyper_map(cost, density, held, origin, self.max_steps, work)
-        return HyperSearch(problem, parts, density, model, cost, mode, history, notes)
+        return HyperSearch(density, model, cost, mode, history, notes)
 
     def target(self, search: HyperSearch) -> TargetDensity:
         """For methods that begin at the Gaussian about the mode."""
-        every = search.problem.latents.coordinate_names()
-        names = tuple(every[i] for i in np.asarray(search.parts.others))
+        every = search.density.problem.latents.coordinate_names()
+        names = tuple(every[i] for i in np.asarray(search.density.parts.others))
         spread = search.spread()
         near = PriorUpdate(
             search.mode, jnp.asarray(spread.axes), jnp.asarray(spread.lengths**-2 - 1)
@@ -362,7 +337,7 @@ def hyper_start(parts: Parts, start: Any) -> Others:
     return origin
 
 
-system_at = eqx.filter_jit(linear_system)
+system_at = eqx.filter_jit(MarginalDensity.system)
 
 
 def draw_on_host(

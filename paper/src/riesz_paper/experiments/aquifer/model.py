@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from riesz.density.marginal.host import data_model
-from riesz.density.marginal.linear import mixture_at
+from riesz.density.marginal.linear import MarginalDensity, mixture_at
 from riesz.density.marginal.marginal import Marginal
 from riesz.density.marginal.points import at_points
 from riesz.fem.linear.linear_solve import SparseLU
@@ -151,7 +151,7 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         at = at_points(problem, problem.operator, SparseLU())
         model = data_model(problem, parts, at)
         work = Work()
-        search = marginal.search_from(start, problem, parts, at, model, work)
+        search = marginal.search_from(start, MarginalDensity(problem, parts, at), model, work)
         result = marginal.infer(search, Laplace(), work)
         for note in (*search.notes, *result.notes):
             warnings.warn(f"{structure}: {note}", stacklevel=2)
