@@ -1,8 +1,9 @@
 """How observed values scatter about the state; some are only known to lie below a limit."""
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -70,6 +71,9 @@ class AbstractLikelihood(eqx.Module):
     is_discrete = False
     """Whether the same value may be observed again."""
 
+    host_kind: ClassVar[type[AbstractObservationDistribution] | None] = None
+    """The kind of its distribution on the host, whose fields are its own."""
+
     @abstractmethod
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         """The distribution of the observations, given the state at the sensors."""
@@ -136,7 +140,10 @@ class AbstractLikelihood(eqx.Module):
     @property
     def observation_distribution(self) -> AbstractObservationDistribution | None:
         """The noise of one new measurement on the host; None where it is not known there."""
-        return None
+        if self.host_kind is None:
+            return None
+        names = [field.name for field in dataclasses.fields(self.host_kind)]
+        return self.host_kind(*(getattr(self, name) for name in names))
 
     @property
     def censored(self) -> Bool[Array, " sensor"] | None:
@@ -204,15 +211,12 @@ class Gaussian(AbstractNoise):
     """
 
     is_normal = True
+    host_kind = NormalDistribution
 
     sd: Scale = eqx.field(converter=as_scale)
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         return dist.Normal(predicted, self.noise_sd(predicted, z))
-
-    @property
-    def observation_distribution(self) -> AbstractObservationDistribution:
-        return NormalDistribution()
 
     def describe(self) -> str:
         return f"normal, {scale_text(self.sd)}"
@@ -224,6 +228,8 @@ class StudentT(AbstractNoise):
     `sd` is the scale, that of the normal distribution which most observations follow; far ones
     make the standard deviation itself larger, by 1.41 with four degrees of freedom.
     """
+
+    host_kind = StudentDistribution
 
     sd: Scale = eqx.field(converter=as_scale)
     degrees_of_freedom: float = 4.0
@@ -246,10 +252,6 @@ class StudentT(AbstractNoise):
         degrees = self.degrees_of_freedom
         wider = float(np.sqrt(degrees / (degrees - 2))) if degrees > 2 else 1.0
         return super().noise_sd(predicted, z) * wider
-
-    @property
-    def observation_distribution(self) -> AbstractObservationDistribution:
-        return StudentDistribution(float(self.degrees_of_freedom))
 
     def describe(self) -> str:
         return (
@@ -291,12 +293,10 @@ class CensoredNormal(dist.Normal):
 class Censored(AbstractNoise):
     """Independent normal noise; of observations `below`, the value is a limit they lie under."""
 
+    host_kind = NormalDistribution
+
     sd: Scale = eqx.field(converter=as_scale)
     below: Bool[Array, " sensor"] = eqx.field(converter=jnp.asarray)
-
-    @property
-    def observation_distribution(self) -> AbstractObservationDistribution:
-        return NormalDistribution()
 
     @property
     def censored(self) -> Bool[Array, " sensor"]:

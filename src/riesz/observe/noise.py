@@ -20,7 +20,6 @@ from riesz.observe.distributions import (
     IDENTITY,
     LOG,
     LOGIT,
-    AbstractObservationDistribution,
     BinomialDistribution,
     LogNormalDistribution,
     NegativeBinomialDistribution,
@@ -77,6 +76,8 @@ class AbstractCounts(AbstractLikelihood):
 class Poisson(AbstractCounts):
     """Counts about a rate times `exposure`, what was counted over: a time, an area, a volume."""
 
+    host_kind = PoissonDistribution
+
     exposure: Scale = eqx.field(default=1.0, converter=lambda value: as_scale(value, "exposure"))
     link: str = eqx.field(static=True, default=LOG)
 
@@ -90,10 +91,6 @@ class Poisson(AbstractCounts):
         exposure = self.parameters(z)["exposure"].astype(predicted.dtype)
         return dist.Poisson(exposure * inverse_link(self.link, predicted))
 
-    @property
-    def observation_distribution(self) -> AbstractObservationDistribution:
-        return PoissonDistribution(self.link)
-
     def describe(self) -> str:
         return f"Poisson counts, {LINKED[self.link].format('rate')}{exposure_text(self.exposure)}"
 
@@ -103,6 +100,8 @@ class NegativeBinomial(AbstractCounts):
 
     `concentration` is $c$, a number or the name of an unknown; large, it gives Poisson's counts.
     """
+
+    host_kind = NegativeBinomialDistribution
 
     concentration: Scale = eqx.field(converter=lambda value: as_scale(value, "concentration"))
     exposure: Scale = eqx.field(default=1.0, converter=lambda value: as_scale(value, "exposure"))
@@ -118,10 +117,6 @@ class NegativeBinomial(AbstractCounts):
         own = {key: value.astype(predicted.dtype) for key, value in self.parameters(z).items()}
         mean = own["exposure"] * inverse_link(self.link, predicted)
         return dist.NegativeBinomial2(mean, jnp.broadcast_to(own["concentration"], mean.shape))
-
-    @property
-    def observation_distribution(self) -> AbstractObservationDistribution:
-        return NegativeBinomialDistribution(self.link)
 
     def describe(self) -> str:
         return (
@@ -164,6 +159,7 @@ class Binomial(AbstractLikelihood):
     """
 
     is_discrete = True
+    host_kind = BinomialDistribution
 
     trials: Scale = eqx.field(converter=lambda value: as_scale(value, "number of trials"))
     link: str = eqx.field(static=True, default=LOGIT)
@@ -196,10 +192,6 @@ class Binomial(AbstractLikelihood):
         if not (isinstance(self.trials, str) or callable(self.trials)):
             check_whole(values * np.asarray(self.trials), "observed shares times trials")
 
-    @property
-    def observation_distribution(self) -> AbstractObservationDistribution:
-        return BinomialDistribution(self.link)
-
     def describe(self) -> str:
         share = LINKED[self.link].format("share")
         return f"binomial shares, {scale_text(self.trials, 'trials')}, {share}"
@@ -212,6 +204,8 @@ JITTER = 1e-10
 class LogNormal(AbstractLikelihood):
     """Positive values whose errors are shares of them: normal logarithms with standard deviation
     `sd`, about that of the state, which is their median; with `link="log"` about the state."""
+
+    host_kind = LogNormalDistribution
 
     sd: Scale = eqx.field(converter=as_scale)
     link: str = eqx.field(static=True, default=IDENTITY)
@@ -226,10 +220,6 @@ class LogNormal(AbstractLikelihood):
         logs = predicted if self.link == LOG else jnp.log(predicted)
         sd = scale_at(self.sd, z).astype(predicted.dtype)
         return dist.LogNormal(logs, jnp.broadcast_to(sd, predicted.shape))
-
-    @property
-    def observation_distribution(self) -> AbstractObservationDistribution:
-        return LogNormalDistribution(self.link)
 
     def location(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         """The median, which the state is."""
@@ -256,6 +246,8 @@ class CorrelatedNormal(AbstractSharedNoise):
     falls with the distance between `points` by a kernel's profile of that `length`, a number or the
     name of an unknown.
     """
+
+    host_kind = NormalDistribution
 
     sd: Scale
     length: Scale | None
@@ -310,10 +302,6 @@ class CorrelatedNormal(AbstractSharedNoise):
     def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
         root = jnp.linalg.cholesky(self.correlations(z).astype(predicted.dtype))
         return Triangular(self.noise_sd(predicted, z)[:, None] * root)
-
-    @property
-    def observation_distribution(self) -> AbstractObservationDistribution:
-        return NormalDistribution()
 
     def describe(self) -> str:
         if self.length is None:
