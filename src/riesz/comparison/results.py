@@ -113,7 +113,6 @@ class Comparison:
     seed: int
     lacking: str | None = None
     unit: str = ""
-    notes: tuple[str, ...] = ()
 
     @property
     def how(self) -> str:
@@ -198,9 +197,7 @@ class Comparison:
         return [one.row() for one in self.models]
 
     def __str__(self) -> str:
-        return "\n".join(
-            [*self.tables(), *map(str, self.verdict), *(f"note: {one}" for one in self.notes)]
-        )
+        return "\n".join([*self.tables(), *map(str, self.verdict)])
 
     def tables(self) -> Iterator[str]:
         count = len(self.models[0].held_out[ONE].observed)

@@ -20,6 +20,7 @@ from scipy.special import logsumexp, ndtri
 
 from riesz.density.marginal.systems import AbstractDataSystem, Groups, LeftOut, Rows
 from riesz.errors import RieszError
+from riesz.observe.factors import conditional_errors
 from riesz.observe.joint import Joint
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.checks import K_HAT
@@ -270,10 +271,9 @@ def pointwise(
     check_shared_noise(likelihood)
     factor = likelihood.factor(predicted, z)
     white = factor.white(jnp.eye(len(predicted), dtype=predicted.dtype))
-    precision = jnp.sum(white**2, axis=0)
     gap = problem.observed - likelihood.mean(predicted, z)
-    apart = white.T @ (white @ gap) / precision  # of each from what the others say of it
-    return 0.5 * (jnp.log(precision / (2 * jnp.pi)) - precision * apart**2)
+    apart, sd = conditional_errors(white, gap)
+    return -0.5 * (apart**2 + jnp.log(2 * jnp.pi)) - jnp.log(sd)
 
 
 def own_logs(

@@ -17,7 +17,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.arrays import beside
+from riesz.arrays import AnyArray, beside
 
 Columns = Float[Array, " sensor *column"]
 
@@ -36,6 +36,15 @@ class AbstractFactor(eqx.Module):
     @abstractmethod
     def log_volume(self) -> Float[Array, ""]:
         r"""$\log|L|$."""
+
+
+def conditional_errors(
+    white: Float[AnyArray, "sensor sensor"], errors: Float[AnyArray, "*draw sensor"]
+) -> tuple[Float[AnyArray, "*draw sensor"], Float[AnyArray, " sensor"]]:
+    r"""Of errors of the noise whose $L^{-1}$ is given: what the others do not say of each, in units
+    of the sd that they leave it, and this sd."""
+    sd = (white**2).sum(axis=0) ** -0.5
+    return (errors @ white.T) @ white * sd, sd
 
 
 class Independent(AbstractFactor):

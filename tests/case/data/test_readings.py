@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from riesz.case.data.covariates import (
     CURVE_LENGTH,
     CURVE_SHARE,
-    effect_design,
-    effect_labels,
+    covariate_design,
     encodings_of,
     every_encoding,
 )
@@ -193,13 +192,12 @@ def test_a_prepared_table_is_read_again_to_the_last_digit(tmp_path):
 def test_covariates_become_standardised_numbers_and_categories(tmp_path):
     table = "x,y,value,Ni,Rock\n0,0,1,1,lime\n1,0,2,10,marl\n2,1,3,100,lime\n3,1,4,1000,clay\n"
     found = made(tmp_path, table, 'covariates = ["Ni", "Rock"]')
-    encodings = encodings_of(found, ["Ni"])
-    assert effect_labels(encodings) == (
+    design, labels = covariate_design(found, logs=["Ni"])
+    assert labels == (
         "log Ni, by its sd of 2.574",
         "Rock: clay against lime",
         "Rock: marl against lime",
     )
-    design = effect_design(found.path, encodings, found.covariates)
     np.testing.assert_allclose(design[:, 0], np.array([-3, -1, 1, 3]) / np.sqrt(5))
     np.testing.assert_array_equal(design[:, 1:], [[0, 0], [0, 1], [0, 0], [1, 0]])
     with pytest.raises(FileFormatError, match="Rock is in log_covariates, but holds words"):

@@ -16,7 +16,15 @@ from riesz.case.file.problem import read_problem, tables_in
 from riesz.case.file.schema import EngineTable, ProblemTables
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import epsg_code
-from riesz.inference.table import AMORTISE, DENSITIES, METHODS, RENAMED, class_of, with_settings
+from riesz.inference.table import (
+    AMORTISE,
+    DENSITIES,
+    METHODS,
+    RENAMED,
+    class_of,
+    engine_of,
+    with_settings,
+)
 from riesz.io import write_mesh
 from riesz.io.tables.layers import read_table
 from riesz.mesh.shapes import rectangle
@@ -447,7 +455,7 @@ def test_every_setting_of_every_part_is_reached_from_a_problem_file(part, settin
     content = f"{SQUARE}\n[engine.{part}]\n{needed}{setting} = {text}\n"
     tables = ProblemTables.model_validate(tomllib.loads(content))
     method, density = (part, None) if part in METHODS else ("mcmc", part)
-    engine = tables.engine.engine(method, density)
+    engine = engine_of(method, density, tables.engine.settings)
     found = engine.settings()[setting if part == AMORTISE else f"{part}.{setting}"]
     assert type(found) is not str or found == text.strip('"')
     assert repr(found) != repr(default)
@@ -509,7 +517,7 @@ def test_a_setting_in_the_table_of_all_engines_is_sent_to_its_own(tmp_path):
 )
 def test_engines_of_earlier_versions_are_read_with_a_word_about_what_to_write(old, taken):
     table = EngineTable.model_validate(tomllib.loads(old))
-    assert table.engine(table.name, table.density) == taken
+    assert engine_of(table.name, table.density, table.settings) == taken
     name = old.split('"')[1]
     told = [note.values["old"] for note in table.notes if note.code == "engine_renamed"]
     assert told == ([name] if name in RENAMED else [])
@@ -532,6 +540,6 @@ def test_settings_of_a_method_are_left_out_where_auto_takes_a_density_that_would
 
 def test_tables_of_engines_that_auto_never_took_have_no_effect_beside_it():
     table = EngineTable.model_validate(tomllib.loads("nuts = { num_samples = 5 }"))
-    assert table.engine("mcmc") == pair("mcmc")
+    assert engine_of("mcmc", None, table.settings) == pair("mcmc")
     table = EngineTable.model_validate(tomllib.loads("sample = { num_samples = 5 }"))
-    assert table.engine("mcmc") == pair("mcmc", num_samples=5)
+    assert engine_of("mcmc", None, table.settings) == pair("mcmc", num_samples=5)

@@ -145,7 +145,8 @@ def covariate_design(
         )
     encodings = every_encoding(observations, logs, curved=curved)
     rows = observations if at is None else at
-    return effect_design(rows.path, encodings, rows.covariates), effect_labels(encodings)
+    labels = tuple(label for one in encodings for label in one.labels)
+    return effect_design(rows.path, encodings, rows.covariates), labels
 
 
 def effect_design(
@@ -153,11 +154,6 @@ def effect_design(
 ) -> Float[np.ndarray, "row effect"]:
     """What multiplies each effect, at observations or at other places."""
     return np.hstack([one.columns(path, covariates) for one in encodings])
-
-
-def effect_labels(encodings: Sequence[Encoding]) -> tuple[str, ...]:
-    """A word for each effect."""
-    return tuple(label for one in encodings for label in one.labels)
 
 
 def category_of(path: Path, name: str, cells: list[str], logs: Sequence[str]) -> Category:

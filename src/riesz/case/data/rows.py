@@ -273,7 +273,7 @@ def aggregate(
             "limit is not known: use aggregate = 'median'."
         )
     one = readings.rows(np.array([rows[0] for rows in groups]))
-    last = [latest(readings, rows, dates) for rows in groups] if how == "last" else None
+    last = [latest(rows, dates) for rows in groups] if how == "last" else None
     middle = np.mean if how == "mean" else np.median
     values = [float(middle(readings.values[rows])) for rows in groups]
     # The median lies among the readings below the limit where these are half of all or more.
@@ -309,9 +309,7 @@ def rows_by_site(sites: list[str]) -> Groups:
     return [np.array(own) for own in rows.values()]
 
 
-def latest(
-    readings: DataRows, rows: Int[np.ndarray, " reading"], dates: list[datetime.date | None] | None
-) -> int:
+def latest(rows: Int[np.ndarray, " reading"], dates: list[datetime.date | None] | None) -> int:
     assert dates is not None  # the table was validated
     return int(max(rows, key=lambda row: (dates[row] or datetime.date.min, row)))
 

@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 from pydantic import PositiveFloat
 
-from riesz.case.data.covariates import EFFECTS, LOCAL, effect_design, effect_labels, every_encoding
+from riesz.case.data.covariates import EFFECTS, LOCAL, covariate_design
 from riesz.case.data.rows import DataRows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.table import FileTable, Size, faults_of_kind
@@ -193,9 +193,7 @@ def with_effects(
     base, spread = likelihood_of(noise, prepared), noise_sd_of(noise, prepared)
     design, labels, priors = None, (), {}
     if prepared.covariates:
-        encodings = every_encoding(prepared, names.log_covariates, curved=names.curved)
-        design = effect_design(prepared.path, encodings, prepared.covariates)
-        labels = effect_labels(encodings)
+        design, labels = covariate_design(prepared, logs=names.log_covariates, curved=names.curved)
         effect = dist.Normal(0.0, names.effect_sd or spread)
         priors[EFFECTS] = effect.expand([len(labels)])
     local = local_of(names, prepared, spread) if names.local else None

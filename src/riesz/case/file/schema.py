@@ -26,7 +26,6 @@ from riesz.case.file.stresses import SeriesTable
 from riesz.case.file.time_axis import STEADY, TimeTable
 from riesz.case.file.wells import WellTable
 from riesz.case.table import FileTable, under
-from riesz.density.engine import AbstractEngine
 from riesz.errors import RieszError, any_of, nearest
 from riesz.fem.time.axis import TimeAxis
 from riesz.inference import table
@@ -134,10 +133,6 @@ class EngineTable(FileTable):
     def as_written(self) -> dict[str, Any]:
         density = {} if self.density is None else {"density": self.density}
         return {"name": self.name, **density, **self.settings}
-
-    def engine(self, name: str, density: str | None = None) -> AbstractEngine:
-        """An engine with the settings that the file has for its method and its density."""
-        return table.engine_of(name, density, self.settings)
 
 
 class ProblemTables(FileTable):

@@ -72,19 +72,15 @@ def conflicts(
         latent = latents.latents[name]
         is_number = isinstance(latent, Parametric | RegionValues)
         singles = range(part.start, part.stop if is_number else part.start + latent.num_scales)
-        for column in singles:
-            result = of_number(coordinates[:, column])
+        results = [(NUMBER, column, of_number(coordinates[:, column])) for column in singles]
+        if not is_number and part.stop > singles.stop:
+            own = coordinates[:, singles.stop : part.stop]
+            results.append((FIELD, singles.stop, of_field(own)))
+            if name in levels:
+                results.append((LEVEL, singles.stop, of_level(own, levels[name])))
+        for kind, column, result in results:
             if result is not None:
-                yield Conflict(name, NUMBER, column, *result)
-        if is_number or part.stop == singles.stop:
-            continue
-        own = coordinates[:, singles.stop : part.stop]
-        result = of_field(own)
-        if result is not None:
-            yield Conflict(name, FIELD, singles.stop, *result)
-        result = of_level(own, levels[name]) if name in levels else None
-        if result is not None:
-            yield Conflict(name, LEVEL, singles.stop, *result)
+                yield Conflict(name, kind, column, *result)
 
 
 def of_number(own: Each) -> tuple[float, float] | None:

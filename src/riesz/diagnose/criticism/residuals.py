@@ -18,6 +18,7 @@ from scipy.special import logsumexp, ndtri_exp
 from riesz.arrays import on_device
 from riesz.diagnose.criticism.law import Law, law_of
 from riesz.observe.distributions import Tails, normal_tails
+from riesz.observe.factors import conditional_errors
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.checks import K_HAT
 from riesz.posterior.importance import smoothed_weights
@@ -50,21 +51,6 @@ class Residuals:
         return np.sqrt(self.law.variances())
 
 
-@dataclass(frozen=True, eq=False)
-class SharedErrors:
-    """Normal noise that observations share: what each scatters by, given the errors of others."""
-
-    white: Float[np.ndarray, "sensor sensor"]
-
-    @property
-    def sd(self) -> AtEach:
-        return 1 / np.sqrt(np.sum(self.white**2, axis=0))
-
-    def apart(self, gaps: Float[np.ndarray, "draw sensor"]) -> Float[np.ndarray, "draw sensor"]:
-        """Of each error, what others do not say, in units of its sd."""
-        return (gaps @ self.white.T) @ self.white * self.sd
-
-
 def can_be_left_out(likelihood: AbstractLikelihood, num_sensors: int) -> bool:
     """Whether there is a way from draws to residuals."""
     parts = likelihood.parts(num_sensors)
@@ -89,18 +75,17 @@ def residuals_of(
     drawn, num_sensors = observed.drawn, len(observed.values)
     noise = np.sqrt(np.mean(drawn.noise**2, axis=0))
     # Limits are taken to say nothing of the unknowns: what stands below one scatters by itself.
-    shared, is_read = None, ~observed.censored
+    white, is_read = None, ~observed.censored
     if all(one.is_independent for one, _ in problem.likelihood.parts(num_sensors)):
         moved = drawn.predicted / noise
         law = law_of(moved * is_read, coordinates)
     else:
         about = on_device(drawn.predicted.mean(axis=0), problem.forward.dtype)
         at = on_device(middle, problem.forward.dtype)
-        shared = SharedErrors(np.asarray(whitening(problem, at, about), float))
-        moved = shared.apart(drawn.predicted)
-        root = shared.sd[:, None] * shared.white.T
-        law = law_of((drawn.predicted * is_read) @ shared.white.T, coordinates, root)
-    standing = standing_of(problem.likelihood, observed, drawn, shared)
+        white = np.asarray(whitening(problem, at, about), float)
+        moved, sd = conditional_errors(white, drawn.predicted)
+        law = law_of((drawn.predicted * is_read) @ white.T, coordinates, sd[:, None] * white.T)
+    standing = standing_of(problem.likelihood, observed, drawn, white)
     steps = rng.uniform(size=num_sensors)
     weights, k_hat = weights_without(standing)
     whole = quantiles(standing, np.full_like(weights, -np.log(len(weights))), steps)
@@ -134,7 +119,7 @@ def standing_of(
     likelihood: AbstractLikelihood,
     observed: Observed,
     drawn: AtSensors,
-    shared: SharedErrors | None,
+    white: Float[np.ndarray, "sensor sensor"] | None,
 ) -> Standing:
     """Part by part of the likelihood, in the order of the observations."""
     start, parts, steps, weights = 0, [], [], []
@@ -144,9 +129,9 @@ def standing_of(
         values, distribution = observed.values[own], part.noise.observation_distribution
         tails = None
         if not part.is_independent:
-            assert shared is not None
-            apart = shared.apart(observed.values - drawn.predicted)[:, own]
-            tails = normal_tails(apart, np.log(shared.sd[own]) * np.ones_like(apart))
+            assert white is not None
+            apart, sd = conditional_errors(white, observed.values - drawn.predicted)
+            tails = normal_tails(apart[:, own], np.log(sd[own]) * np.ones_like(apart[:, own]))
         elif distribution is not None:
             tails = distribution.tails(values, drawn.predicted[:, own], drawn.noise[:, own])
         is_discrete = distribution is not None and distribution.is_discrete
