@@ -37,8 +37,8 @@ from riesz.deadline import Deadline
 from riesz.density.engine import AbstractEngine, Engine
 from riesz.diagnose.criticism.findings import Misfit
 from riesz.diagnose.criticism.predictive_checks import misfit_of
+from riesz.diagnose.discretisation import mesh_error
 from riesz.diagnose.facts import fit_facts
-from riesz.diagnose.mesh_error import mesh_error
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.errors import FileFormatError, RieszError, error_sentence
 from riesz.inference.fit import Choice, check_time, fit, with_notes
@@ -202,7 +202,7 @@ def account_of(
             total = drawn.num_draws + drawn.num_lost
             posterior = with_notes(posterior, Note("draws_lost", lost=drawn.num_lost, total=total))
         labels = None if case is None else observation_labels(case)
-        posterior = with_mesh_error(posterior, labels)
+        posterior = with_mesh_error(posterior, labels, deadline)
         posterior, misfit = with_misfit(posterior, drawn, labels)
         result = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
         stored = StoredDraws(drawn, fit_facts(posterior), course)
@@ -212,10 +212,13 @@ def account_of(
         return Account(with_notes(posterior, note), failed=str(note))
 
 
-def with_mesh_error(posterior: Posterior, labels: list[str] | None) -> Posterior:
+def with_mesh_error(
+    posterior: Posterior, labels: list[str] | None, deadline: Deadline
+) -> Posterior:
     """With a note of how far off mesh and steps are, or why that is not known."""
     try:
-        note = mesh_error(posterior).note(labels)
+        with deadline.enforce("before the mesh was checked"):
+            note = mesh_error(posterior).note(labels)
     except Exception as error:
         note = Note("check_failed", what="the mesh", error=error_sentence(error))
     return with_notes(posterior, note)

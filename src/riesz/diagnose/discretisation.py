@@ -13,7 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.errors import SolveError
+from riesz.errors import RieszError, SolveError
 from riesz.fem.time.scheme import EULER
 from riesz.notes import Note, Severity
 from riesz.posterior.posterior import ExactStates, Posterior, latent_values
@@ -22,6 +22,13 @@ from riesz.problem.problem import InverseProblem
 from riesz.wording import NOTABLE_ERROR
 
 AtSensors = Float[np.ndarray, " sensor"]
+
+
+LEFT = 1 / 6
+"""Of their difference from linear elements, what quadratic ones have left at corners and wells."""
+
+MOST_UNKNOWNS = 500_000
+"""Of finer elements."""
 
 
 class Correction(eqx.Module):
@@ -98,6 +105,11 @@ def discretisation_error(
     every = latent_values(problem, rows)
 
     def at_sensors(one: InverseProblem) -> Float[Array, " sensor"]:
+        if one.forward.num_free > MOST_UNKNOWNS:
+            raise RieszError(
+                f"finer elements have {one.forward.num_free:,} unknowns, and up to "
+                f"{MOST_UNKNOWNS:,} are solved for: compare fits on two meshes instead."
+            )
         state = ExactStates().from_outside(one, jr.key(0), rows, every)[0]
         if not np.isfinite(np.asarray(state)).all():
             raise SolveError("the equation has no solution there on a finer mesh or in half steps.")
@@ -107,7 +119,7 @@ def discretisation_error(
     upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
     if element.degree == 1 and element.dim < 3 and not upwinded:
         difference = np.asarray(at_sensors(on_quadratic_elements(problem)) - own)
-        mesh = Correction(difference, np.zeros_like(difference))
+        mesh = Correction(difference, LEFT * np.abs(difference))
     else:
         difference = np.asarray(at_sensors(on_refined_mesh(problem)) - own)
         mesh = Correction.of_order(difference, element.degree + 1)
