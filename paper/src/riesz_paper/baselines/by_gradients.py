@@ -19,9 +19,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.density.surrogate.rounds import WIDENED
 from riesz.density.surrogate.start import (
+    SurrogateDensity,
     equation_inputs,
     initial_surrogate,
-    log_likelihoods,
     reference_penalty,
 )
 from riesz.density.surrogate.surrogate import num_features
@@ -77,7 +77,7 @@ def emulate_by_gradients(
             *(problem, penalty, surrogate, family, settings, reference, key), progress=progress
         )
         normals = match_normals(refine_key, settings.refining_draws, size, family.dtype)
-        family = maximise_elbo(problem, surrogate, family, normals)
+        family = maximise_elbo(SurrogateDensity(problem, surrogate), family, normals)
     history = {name: jnp.asarray(curve) for name, curve in curves.items()}
     return Posterior(problem, family, SurrogateStates(surrogate), history, "emulate", seed)
 
@@ -145,7 +145,8 @@ class EmulateStep(eqx.Module):
 
         @eqx.filter_value_and_grad
         def loss(family):
-            fits = log_likelihoods(data.problem, surrogate, family.transform(normals))
+            density = SurrogateDensity(data.problem, surrogate)
+            fits = jax.vmap(density.log_likelihood)(family.transform(normals))
             return family.kl_to_prior() - jnp.mean(fits)
 
         value, slope = loss(state.family)

@@ -21,10 +21,10 @@ from riesz.density.relaxed.relaxed import Epsilon, median_unit
 from riesz.density.relaxed.states import RelaxedStates, error_grams
 from riesz.density.surrogate.start import (
     PatchSettings,
+    SurrogateDensity,
     default_penalty,
     equation_inputs,
     initial_surrogate,
-    log_likelihoods,
 )
 from riesz.density.surrogate.variational import match_normals
 from riesz.method.settings import Count, CountOrZero, Share, ShareOrZero, as_gram
@@ -92,7 +92,7 @@ def objective_terms(
     """The objective on given normal draws and a key for the patches."""
     problem, draws = data.problem, family.transform(normals)
     surrogate = eqx.tree_at(lambda s: s.network, data.surrogate, network)
-    fits = log_likelihoods(problem, surrogate, draws)
+    fits = jax.vmap(SurrogateDensity(problem, surrogate).log_likelihood)(draws)
     square = data.penalty(key, surrogate, equation_inputs(problem, draws))
     return Terms(-jnp.mean(fits), family.kl_to_prior(), square / (2 * data.epsilon**2))
 

@@ -36,11 +36,10 @@ from riesz.density.surrogate.start import (
     AnySurrogate,
     Batches,
     NormSettings,
+    SurrogateDensity,
     batches_of,
     equation_inputs,
     fitting_batches,
-    log_likelihoods,
-    surrogate_at_sensors,
 )
 from riesz.density.surrogate.variational import data_information, match_normals, maximise_elbo
 from riesz.devices import Devices
@@ -150,7 +149,7 @@ def fit_in_rounds(
     size, dtype = problem.num_coordinates, problem.forward.dtype
     normals = match_normals(normal_key, sizes.refining_draws, size, dtype)
     share, curves, sums, settling, settled, took = 0.0, [], None, 0, False, 0.0
-    tolerance = physics_tolerance(problem, surrogate)
+    tolerance = physics_tolerance(SurrogateDensity(problem, surrogate))
     stored = work.checkpoint.restore(STAGE)
     if stored is not None:
         surrogate, family, curves = stored["surrogate"], stored["family"], stored["curves"]
@@ -171,13 +170,11 @@ def fit_in_rounds(
             surrogate, sums = fit_around(
                 *(problem, penalty, surrogate, family, sizes, fit_key, spread, sums), work.devices
             )
-            before, least = family, share
-            share = next_exponent(least, problem, surrogate, before, normals)
-            family, share = within_reach(problem, surrogate, before, normals, least, share)
+            before, least, density = family, share, SurrogateDensity(problem, surrogate)
+            share = next_exponent(least, density, before, normals)
+            family, share = within_reach(density, before, normals, least, share)
             moved = distance(before, family, normals)
-            physics, bound = penalty_and_elbo(
-                problem, penalty, surrogate, family, normals, score_key
-            )
+            physics, bound = penalty_and_elbo(density, penalty, family, normals, score_key)
             terms = {
                 "physics": float(physics / reference),
                 "bound": float(bound),
@@ -222,10 +219,11 @@ def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
         )
 
 
-def physics_tolerance(problem: InverseProblem, surrogate: AnySurrogate) -> float:
+def physics_tolerance(density: SurrogateDensity) -> float:
     """The relative error of the equation, squared, that noise hides: a fifth of what it is."""
+    problem = density.problem
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    signal = problem.observed - surrogate_at_sensors(problem, surrogate, origin)  # no state yet
+    signal = problem.observed - density.record(origin)  # no state yet
     whitened = np.asarray(problem.whiten(signal, problem.z(origin)))
     return float(HIDDEN_BY_NOISE**2 / max(np.mean(whitened**2), 1e-300))
 
@@ -312,22 +310,17 @@ def localise(
 
 
 def next_exponent(
-    share: float, problem: InverseProblem, surrogate: AnySurrogate, family: FullRank, normals: Draws
+    share: float, density: SurrogateDensity, family: FullRank, normals: Draws
 ) -> float:
     """How much of the data's weight the next q is given, if that keeps it within reach."""
     if share > 0:
         return min(1.0, EXPONENT_GROWTH * share)
-    told_by_data = np.asarray(data_information(problem, surrogate, family, normals[:SCORED_DRAWS]))
+    told_by_data = np.asarray(data_information(density, family, normals[:SCORED_DRAWS]))
     return float(min(1.0, FIRST_EXPONENT / np.linalg.eigvalsh(told_by_data)[-1]))
 
 
 def within_reach(
-    problem: InverseProblem,
-    surrogate: AnySurrogate,
-    before: FullRank,
-    normals: Draws,
-    least: float,
-    share: float,
+    density: SurrogateDensity, before: FullRank, normals: Draws, least: float, share: float
 ) -> tuple[FullRank, float]:
     """The next q, and the share of the data's weight with which it stays where it was fitted.
 
@@ -335,7 +328,7 @@ def within_reach(
     even that leads too far away, a part of the way is taken.
     """
     for _ in range(MAX_CUTS):
-        after = maximise_elbo(problem, surrogate, before, normals, share)
+        after = maximise_elbo(density, before, normals, share)
         moved = reach(before, after, normals)
         if moved <= REACH:
             return after, share
@@ -371,16 +364,15 @@ def distance(before: FullRank, after: FullRank, normals: Draws) -> float:
 
 @eqx.filter_jit
 def penalty_and_elbo(
-    problem: InverseProblem,
+    density: SurrogateDensity,
     penalty: WeakFormPenalty | StepPenalty,
-    surrogate: AnySurrogate,
     family: FullRank,
     normals: Draws,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The penalty under the new q, on fresh patches, and the evidence lower bound."""
     draws = family.transform(normals)
-    zs = equation_inputs(problem, draws[:SCORED_DRAWS])
-    values = jax.lax.map(lambda one: penalty(one, surrogate, zs), jr.split(key, SCORED_PATCHES))
-    fits = log_likelihoods(problem, surrogate, draws)
+    zs, keys = equation_inputs(density.problem, draws[:SCORED_DRAWS]), jr.split(key, SCORED_PATCHES)
+    values = jax.lax.map(lambda one: penalty(one, density.surrogate, zs), keys)
+    fits = jax.vmap(density.log_likelihood)(draws)
     return jnp.mean(values), jnp.mean(fits) - family.kl_to_prior()

@@ -18,6 +18,7 @@ from riesz.penalty.gram import check_energy
 from riesz.penalty.in_time import StepPenalty, step_penalty
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
 from riesz.penalty.rows import values_at_nodes
+from riesz.posterior.density import AbstractRecordDensity
 from riesz.posterior.family import antithetic
 from riesz.posterior.posterior import surrogate_record
 from riesz.problem import linearity
@@ -99,6 +100,9 @@ def batches_of(num_samples: int) -> int:
     """How many there are for as many samples in all as on a host."""
     return -(-ON_HOST.num_samples * ON_HOST.num_batches // num_samples)
 
+
+SECONDS = 1e-3
+"""Of a value, roughly, on any mesh."""
 
 TRAINING = 0.02
 """Seconds of a training step by mini-patches, on any mesh, for ten unknown numbers."""
@@ -273,13 +277,14 @@ def equation_inputs(
     return jax.vmap(one)(draws)
 
 
-def log_likelihoods(
-    problem: InverseProblem, surrogate: AnySurrogate, draws: Float[Array, "draw coordinate"]
-) -> Float[Array, " draw"]:
-    """The log-density of the observations under the surrogate, for each draw."""
+class SurrogateDensity(AbstractRecordDensity):
+    """The posterior with a surrogate for the solution."""
 
-    def one(coordinates):
-        predicted = surrogate_at_sensors(problem, surrogate, coordinates)
-        return problem.likelihood.log_prob(problem.observed, predicted, problem.z(coordinates))
+    problem: InverseProblem
+    surrogate: AnySurrogate
 
-    return jax.vmap(one)(draws)
+    def record(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " sensor"]:
+        return surrogate_at_sensors(self.problem, self.surrogate, coordinates)
+
+    def seconds(self) -> float:
+        return SECONDS

@@ -45,11 +45,10 @@ from riesz.method.base import AbstractMethod, Inferred, TargetDensity, Work
 from riesz.method.gaussian_vi import GaussianVI
 from riesz.method.settings import Count, CountOrZero, Flag
 from riesz.penalty.rows import full_precision
-from riesz.posterior.density import AbstractRecordDensity
 from riesz.posterior.family import AbstractGaussian, Draws, full_rank
 from riesz.posterior.posterior import ExactStates, SurrogateStates
 from riesz.problem.linearity import once_per_problem
-from riesz.problem.problem import Coordinates, InverseProblem, in_precision
+from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.networks import with_more_features
 from riesz.surrogate.surrogate import SteadySurrogate
 
@@ -62,22 +61,6 @@ LARGEST_GAP = 0.5
 """Standard deviations of the noise by which the best approximation of most states may be off."""
 
 RIDGE = 1e-12
-
-SECONDS = 1e-3
-"""Of a value, roughly, on any mesh."""
-
-
-class SurrogateDensity(AbstractRecordDensity):
-    """The posterior with a surrogate for the solution."""
-
-    problem: InverseProblem
-    surrogate: start.AnySurrogate
-
-    def record(self, coordinates: Coordinates) -> Float[Array, " sensor"]:
-        return start.surrogate_at_sensors(self.problem, self.surrogate, coordinates)
-
-    def seconds(self) -> float:
-        return SECONDS
 
 
 class Surrogate(RoundSettings, AbstractDensityKind):
@@ -125,7 +108,7 @@ class Surrogate(RoundSettings, AbstractDensityKind):
         training = start.training_cost(solve, problem)
         if isinstance(method, GaussianVI):
             return training
-        return training + method.cost(SECONDS, problem.num_coordinates, len(problem.observed))
+        return training + method.cost(start.SECONDS, problem.num_coordinates, len(problem.observed))
 
     def infer(self, target: TargetDensity, method: AbstractMethod, work: Work) -> Inferred:
         assert isinstance(target.near, AbstractGaussian)
@@ -168,7 +151,7 @@ class Surrogate(RoundSettings, AbstractDensityKind):
                         check_capacity(given[0], given[2], self.num_bends, jr.fold_in(key, 1))
                         tried.add(sizes)
                     result = fit_in_rounds(*given, self, reference.astype(float), key, work)
-        density = SurrogateDensity(given[0], result.surrogate)
+        density = start.SurrogateDensity(given[0], result.surrogate)
         target = TargetDensity(density, problem.latents.coordinate_names(), result.family)
         history = {name: jnp.asarray(curve) for name, curve in result.history.items()}
         states = SurrogateStates(in_precision(result.surrogate, problem.forward.dtype))

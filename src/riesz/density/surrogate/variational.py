@@ -13,10 +13,9 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.density.surrogate.start import AnySurrogate, log_likelihoods, surrogate_at_sensors
 from riesz.method.training import minimise
+from riesz.posterior.density import AbstractRecordDensity
 from riesz.posterior.family import Draws, FullRank, antithetic, full_rank_of
-from riesz.problem.problem import InverseProblem
 
 INFORMATION_DRAWS = 32
 
@@ -35,8 +34,7 @@ def match_normals(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dtype
 
 
 def maximise_elbo(
-    problem: InverseProblem,
-    surrogate: AnySurrogate,
+    density: AbstractRecordDensity,
     family: FullRank,
     normals: Draws,
     share: float = 1.0,
@@ -46,13 +44,13 @@ def maximise_elbo(
     `share` is that of the data's weight: less than one widens q, as if noise were larger.
     """
     weight = jnp.asarray(share, normals.dtype)
-    result = data_information(problem, surrogate, family, normals[:INFORMATION_DRAWS])
+    result = data_information(density, family, normals[:INFORMATION_DRAWS])
     precision = jnp.eye(len(result), dtype=result.dtype) + weight * result
     frame = full_rank_of(family.mean, jnp.linalg.cholesky(jnp.linalg.inv(precision)))
     own = full_rank_of(
         jnp.zeros_like(family.mean), solve_triangular(frame.factor(), family.factor(), lower=True)
     )
-    own = minimise(own, negative_elbo, frame, problem, surrogate, normals, weight)
+    own = minimise(own, negative_elbo, frame, density, normals, weight)
     return gaussian_in_frame(own, frame)
 
 
@@ -64,13 +62,13 @@ def gaussian_in_frame(own: FullRank, frame: FullRank) -> FullRank:
 
 @eqx.filter_jit
 def data_information(
-    problem: InverseProblem, surrogate: AnySurrogate, family: FullRank, normals: Draws
+    density: AbstractRecordDensity, family: FullRank, normals: Draws
 ) -> Float[Array, "coordinate coordinate"]:
     """What the data tell of the unknowns under q: the squares of the sensors' slopes, by noise."""
 
     def one(coordinates):
-        slopes = jax.jacfwd(lambda c: surrogate_at_sensors(problem, surrogate, c))(coordinates)
-        scaled = problem.whiten(slopes, problem.z(coordinates))
+        slopes = jax.jacfwd(density.record)(coordinates)
+        scaled = density.problem.whiten(slopes, density.problem.z(coordinates))
         return scaled.T @ scaled
 
     return jnp.mean(jax.lax.map(one, family.transform(normals)), axis=0)
@@ -81,12 +79,11 @@ def data_information(
 def negative_elbo(
     own: FullRank,
     frame: FullRank,
-    problem: InverseProblem,
-    surrogate: AnySurrogate,
+    density: AbstractRecordDensity,
     normals: Draws,
     share: Float[Array, ""],
 ) -> Float[Array, ""]:
     """Minus the evidence lower bound of a family, given in the coordinates of a frame."""
     family = gaussian_in_frame(own, frame)
-    fits = log_likelihoods(problem, surrogate, family.transform(normals))
+    fits = jax.vmap(density.log_likelihood)(family.transform(normals))
     return family.kl_to_prior() - share * jnp.mean(fits)
