@@ -9,13 +9,16 @@ with a known order; the difference itself is then divided by 1 - 2^-order.
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError, SolveError
 from riesz.fem.time.scheme import EULER
 from riesz.notes import Note, Severity
+from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.posterior import ExactStates, Posterior, latent_values
 from riesz.problem.finer import on_quadratic_elements, on_refined_mesh, with_half_steps
 from riesz.problem.problem import InverseProblem
@@ -113,7 +116,7 @@ def discretisation_error(
         state = ExactStates().from_outside(one, jr.key(0), rows, every)[0]
         if not np.isfinite(np.asarray(state)).all():
             raise SolveError("the equation has no solution there on a finer mesh or in half steps.")
-        return one.predict(state, z)
+        return predictions(one, state, z)
 
     own, element = at_sensors(problem), problem.forward.space.element
     upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
@@ -128,6 +131,26 @@ def discretisation_error(
         order = 1 if problem.time.scheme == EULER else 2
         halved = at_sensors(with_half_steps(problem))
         steps = Correction.of_order(np.asarray(halved - own), order)
-    corrected = own + mesh.at_sensors + (0 if steps is None else steps.at_sensors)
-    moved = likelihood.location(corrected, z) - likelihood.location(own, z)
-    return MeshShift(mesh, steps, np.abs(np.asarray(moved / likelihood.noise_sd(own, z))))
+    shift = mesh.at_sensors + (0 if steps is None else steps.at_sensors)
+    moved = moves_in_noise(likelihood, own, on_device(shift, own.dtype), z)
+    return MeshShift(mesh, steps, np.asarray(moved))
+
+
+@eqx.filter_jit
+def predictions(
+    problem: InverseProblem, state: Float[Array, " dof"], z: PyTree
+) -> Float[Array, " sensor"]:
+    """In one program: operation by operation, each would be compiled by itself."""
+    return problem.predict(state, z)
+
+
+@eqx.filter_jit
+def moves_in_noise(
+    likelihood: AbstractLikelihood,
+    predicted: Float[Array, " sensor"],
+    shift: Float[Array, " sensor"],
+    z: PyTree,
+) -> Float[Array, " sensor"]:
+    """How far what is expected of each observation moves, in standard deviations of its noise."""
+    moved = likelihood.location(predicted + shift, z) - likelihood.location(predicted, z)
+    return jnp.abs(moved / likelihood.noise_sd(predicted, z))
