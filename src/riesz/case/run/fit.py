@@ -170,7 +170,7 @@ def run_case(
     posterior = with_notes(posterior, *(one for one in others if one not in posterior.notes))
     account = account_of(posterior, case, deadline, progress=options.progress)
     made = {"choice": choice, "command": command, "seed": options.seed, "seconds": seconds}
-    return make_run(folder, case, posterior, write_run(folder, case, account, **made))
+    return make_run(folder, case, account.posterior, write_run(folder, case, account, **made))
 
 
 class Account(NamedTuple):
