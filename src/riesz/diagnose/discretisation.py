@@ -116,7 +116,7 @@ def discretisation_error(
         state = ExactStates().from_outside(one, jr.key(0), rows, every)[0]
         if not np.isfinite(np.asarray(state)).all():
             raise SolveError("the equation has no solution there on a finer mesh or in half steps.")
-        return predictions(one, state, z)
+        return noiseless_readings(one, state, z)
 
     own, element = at_sensors(problem), problem.forward.space.element
     upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
@@ -137,7 +137,7 @@ def discretisation_error(
 
 
 @eqx.filter_jit
-def predictions(
+def noiseless_readings(
     problem: InverseProblem, state: Float[Array, " dof"], z: PyTree
 ) -> Float[Array, " sensor"]:
     """In one program: operation by operation, each would be compiled by itself."""
