@@ -288,7 +288,7 @@ def test_weighed_draws_about_the_mode_have_the_moments_that_quadrature_finds(wit
     spread, near = search.spread(), density.target(search).near  # where other methods begin
     np.testing.assert_allclose(near.mean, search.mode)
     np.testing.assert_allclose(near.covariance(), spread.lengths[:, None] ** 2, rtol=1e-9)
-    found = density.infer(search, LAPLACE, Work())
+    found = density.likely_values(search, LAPLACE, Work())
     weights = np.exp(logs - logs.max())
     mean = np.average(grid, weights=weights)
     sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
@@ -351,7 +351,7 @@ def test_scales_that_ten_sensors_hardly_tell_have_the_moments_of_their_density()
     density, exact = Marginal(num_draws=800, num_values=800), MarginalDensity(problem, parts, at)
     for seed in range(3):
         search = density.search_from(jnp.zeros(3), exact, model, Work(seed=seed))
-        found = np.asarray(density.infer(search, LAPLACE, Work(seed=seed)).values)[0]
+        found = np.asarray(density.likely_values(search, LAPLACE, Work(seed=seed)).values)[0]
         np.testing.assert_allclose((found.mean(axis=0) - mean) / sd, 0.0, atol=0.1)
         np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.1)
 

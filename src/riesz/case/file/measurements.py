@@ -224,7 +224,7 @@ def observable_of(table: MeasurementTable, rows: DataRows) -> observables.Abstra
         case "difference":
             result = observables.DifferenceBetween(rows.points, rows.numbers[:, 2:])
         case "coefficient":
-            result = observables.CoefficientAt(str(table.of), rows.points)
+            result = observables.CoefficientAt(name=str(table.of), points=rows.points)
         case _:
             result = observables.AtPoints(rows.points)
     return observables.LogOf(result) if table.log else result

@@ -144,7 +144,7 @@ class Marginal(AbstractDensityKind):
 
     def posterior(self, problem: InverseProblem, method: AbstractMethod, work: Work) -> Posterior:
         search = self.search(problem, method.start, work)
-        found = self.infer(search, method, work)
+        found = self.likely_values(search, method, work)
         chains, count, _ = found.values.shape
         each = 1 if isinstance(method, MCMC) and count > 1 else -(-self.num_draws // count)
         others = np.asarray(found.values).reshape(chains * count, -1)
@@ -198,7 +198,7 @@ class Marginal(AbstractDensityKind):
         )
         return TargetDensity(search.density, names, near)
 
-    def infer(self, search: HyperSearch, method: AbstractMethod, work: Work) -> HyperValues:
+    def likely_values(self, search: HyperSearch, method: AbstractMethod, work: Work) -> HyperValues:
         """Values of the hyperparameters, given the data."""
         if self.at_mode or not len(search.mode):
             return HyperValues(search.mode[None, None], {}, ())

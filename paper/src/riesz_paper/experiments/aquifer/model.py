@@ -152,7 +152,7 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         model = data_model(problem, parts, at)
         work = Work()
         search = marginal.search_from(start, MarginalDensity(problem, parts, at), model, work)
-        result = marginal.infer(search, Laplace(), work)
+        result = marginal.likely_values(search, Laplace(), work)
         for note in (*search.notes, *result.notes):
             warnings.warn(f"{structure}: {note}", stacklevel=2)
         return HeadPredictor(problem, parts, np.asarray(result.values[0]), standard)
