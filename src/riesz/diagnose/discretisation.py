@@ -9,6 +9,7 @@ with a known order; the difference itself is then divided by 1 - 2^-order.
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -103,9 +104,9 @@ def discretisation_error(
     problem: InverseProblem, coordinates: Float[Array, " coordinate"]
 ) -> MeshShift:
     """For values of the unknowns: quadratic elements where there are some, or a refined mesh."""
-    z, likelihood = problem.z(coordinates), problem.likelihood
-    rows = coordinates[None]
+    likelihood, rows = problem.likelihood, on_device(np.asarray(coordinates)[None])
     every = latent_values(problem, rows)
+    z = jax.tree.map(lambda values: on_device(np.asarray(values)[0]), every)
 
     def at_sensors(one: InverseProblem) -> Float[Array, " sensor"]:
         if one.forward.num_free > MOST_UNKNOWNS:
@@ -113,10 +114,10 @@ def discretisation_error(
                 f"finer elements have {one.forward.num_free:,} unknowns, and up to "
                 f"{MOST_UNKNOWNS:,} are solved for: compare fits on two meshes instead."
             )
-        state = ExactStates().from_outside(one, jr.key(0), rows, every)[0]
-        if not np.isfinite(np.asarray(state)).all():
+        state = np.asarray(ExactStates().from_outside(one, jr.key(0), rows, every))[0]
+        if not np.isfinite(state).all():
             raise SolveError("the equation has no solution there on a finer mesh or in half steps.")
-        return noiseless_readings(one, state, z)
+        return noiseless_readings(one, on_device(state), z)
 
     own, element = at_sensors(problem), problem.forward.space.element
     upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
