@@ -108,3 +108,17 @@ def test_half_steps_end_where_steps_did():
     difference = halved.predict(halved.state(jnp.zeros(1)), halved.z(jnp.zeros(1)))
     difference -= problem.predict(problem.state(jnp.zeros(1)), problem.z(jnp.zeros(1)))
     assert 1e-6 < np.abs(difference).max() < 1e-2
+
+
+@pytest.mark.parametrize("finer", [on_quadratic_elements, on_refined_mesh])
+def test_newton_begins_where_it_did(finer):
+    """-div(u grad u) = 1 is singular at zero."""
+    mesh = rz.rectangle((4, 4))
+    equation = rz.diffusion(lambda x, z, u, grad: z["k"] * u) - rz.source(1.0)
+    latents, start = {"k": dist.LogNormal(0.0, 0.1)}, np.linspace(2.0, 3.0, mesh.num_nodes)
+    problem = posed(mesh, equation, latents, {"left": 2.0}, initial=start)
+    result = finer(problem)
+    np.testing.assert_array_equal(result.forward.start[: mesh.num_nodes], start)
+    middle = result.forward.space.points[mesh.num_nodes :]
+    assert result.forward.start.shape == (mesh.num_nodes + len(middle),)
+    assert np.isfinite(result.state(jnp.zeros(1))).all()

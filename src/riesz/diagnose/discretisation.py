@@ -27,7 +27,6 @@ from riesz.wording import NOTABLE_ERROR
 
 AtSensors = Float[np.ndarray, " sensor"]
 
-
 LEFT = 1 / 6
 """Of their difference from linear elements, what quadratic ones have left at corners and wells."""
 
@@ -52,23 +51,24 @@ class Correction(eqx.Module):
 class MeshShift(eqx.Module):
     """By how much the discretisation moves what is predicted at the sensors.
 
-    `mesh` and `steps` are what finer ones add to the state there; `in_noise` is how far that moves
-    what is expected of each observation, in standard deviations of its noise.
+    `mesh` and `steps` are what finer ones add to the state there, steps nothing where it is steady;
+    `in_noise` is how far that moves what is expected of each observation, in standard deviations of
+    its noise.
     """
 
     mesh: Correction
-    steps: Correction | None
+    steps: Correction
     in_noise: AtSensors
 
     @property
     def at_sensors(self) -> AtSensors:
         """To be added to what is predicted."""
-        return self.mesh.at_sensors + (0 if self.steps is None else self.steps.at_sensors)
+        return self.mesh.at_sensors + self.steps.at_sensors
 
     @property
     def sd(self) -> AtSensors:
         """Of what is not known of the error."""
-        return np.hypot(self.mesh.sd, 0 if self.steps is None else self.steps.sd)
+        return np.hypot(self.mesh.sd, self.steps.sd)
 
     @property
     def worst(self) -> int:
@@ -81,14 +81,14 @@ class MeshShift(eqx.Module):
 
     def note(self, labels: Sequence[str] | None = None) -> Note:
         """In one sentence, with what observations are called."""
-        steps = None if self.steps is None else abs(self.steps.at_sensors[self.worst])
+        mesh, steps = (abs(one.at_sensors[self.worst]) for one in (self.mesh, self.steps))
         return Note(
             "mesh_error",
             Severity.WARNING if self.is_notable else Severity.INFO,
             where=f"observation {self.worst}" if labels is None else labels[self.worst],
             off=float(self.in_noise[self.worst]),
             rms=float(np.sqrt(np.mean(self.in_noise**2))),
-            by_steps=steps is not None and bool(steps > abs(self.mesh.at_sensors[self.worst])),
+            by_steps=bool(steps > mesh),
         )
 
     def __str__(self) -> str:
@@ -104,36 +104,37 @@ def discretisation_error(
     problem: InverseProblem, coordinates: Float[Array, " coordinate"]
 ) -> MeshShift:
     """For values of the unknowns: quadratic elements where there are some, or a refined mesh."""
-    likelihood, rows = problem.likelihood, on_device(np.asarray(coordinates)[None])
+    forward, rows = problem.forward, on_device(np.asarray(coordinates)[None])
+    element = forward.space.element
+    finer = 2**element.dim * forward.num_free  # seen to before tables of that size are made
+    if finer > MOST_UNKNOWNS:
+        raise RieszError(
+            f"finer elements have about {finer:,} unknowns, and up to {MOST_UNKNOWNS:,} are solved "
+            "for: compare fits on two meshes instead."
+        )
     every = latent_values(problem, rows)
     z = jax.tree.map(lambda values: on_device(np.asarray(values)[0]), every)
 
-    def at_sensors(one: InverseProblem) -> Float[Array, " sensor"]:
-        if one.forward.num_free > MOST_UNKNOWNS:
-            raise RieszError(
-                f"finer elements have {one.forward.num_free:,} unknowns, and up to "
-                f"{MOST_UNKNOWNS:,} are solved for: compare fits on two meshes instead."
-            )
+    def at_sensors(one: InverseProblem) -> AtSensors:
         state = np.asarray(ExactStates().from_outside(one, jr.key(0), rows, every))[0]
         if not np.isfinite(state).all():
             raise SolveError("the equation has no solution there on a finer mesh or in half steps.")
-        return noiseless_readings(one, on_device(state), z)
+        return np.asarray(noiseless_readings(one, on_device(state), z))
 
-    own, element = at_sensors(problem), problem.forward.space.element
+    own = at_sensors(problem)
     upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
     if element.degree == 1 and element.dim < 3 and not upwinded:
-        difference = np.asarray(at_sensors(on_quadratic_elements(problem)) - own)
+        difference = at_sensors(on_quadratic_elements(problem)) - own
         mesh = Correction(difference, LEFT * np.abs(difference))
     else:
-        difference = np.asarray(at_sensors(on_refined_mesh(problem)) - own)
+        difference = at_sensors(on_refined_mesh(problem)) - own
         mesh = Correction.of_order(difference, element.degree + 1)
-    steps = None
+    steps = Correction(np.zeros_like(own), np.zeros_like(own))
     if problem.time is not None:
         order = 1 if problem.time.scheme == EULER else 2
-        halved = at_sensors(with_half_steps(problem))
-        steps = Correction.of_order(np.asarray(halved - own), order)
-    shift = mesh.at_sensors + (0 if steps is None else steps.at_sensors)
-    moved = moves_in_noise(likelihood, own, on_device(shift, own.dtype), z)
+        steps = Correction.of_order(at_sensors(with_half_steps(problem)) - own, order)
+    shift = on_device(mesh.at_sensors + steps.at_sensors)
+    moved = moves_in_noise(problem.likelihood, on_device(own), shift, z)
     return MeshShift(mesh, steps, np.asarray(moved))
 
 

@@ -144,8 +144,12 @@ def pose_again(
 def again(forward: BoundaryValueProblem, space: Space, carry: Carry) -> BoundaryValueProblem:
     # Where tags meet the later one wins, and pieces stand from the last to the first.
     pieces = {piece.tag: carry(piece.value) for piece in reversed(forward.dirichlet)}
-    form = carry(forward.form)
-    return boundary_value_problem(space, form, pieces, dtype=forward.dtype, newton=forward.newton)
+    start, own = forward.start, forward.space
+    if start is not None and space.num_dofs != own.num_dofs:
+        # Quadratic functions have no values on edges of a finer mesh at hand: Newton's own start.
+        start = start[between_nodes(own.mesh)].mean(axis=1) if own.element.degree == 1 else None
+    how = {"dtype": forward.dtype, "newton": forward.newton, "initial": start}
+    return boundary_value_problem(space, carry(forward.form), pieces, **how)
 
 
 def experiment_observations(problem: InverseProblem) -> list[Observations]:

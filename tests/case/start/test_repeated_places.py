@@ -75,7 +75,7 @@ def test_a_column_that_differs_within_a_place_is_no_name_of_it(tmp_path):
 def test_a_monitoring_network_has_as_many_observations_as_wells(tmp_path):
     folder = Path(os.environ.get("RIESZ_DATA", "")) / "monitoring"
     if not (folder / "wells.csv").exists():
-        pytest.skip("the data of the monitoring network are not there")
+        pytest.skip("needs RIESZ_DATA, a folder with monitoring in it: see paper/docs/data.md")
     with open(folder / "wells.csv") as wells, open(folder / "train.csv") as readings:
         where = {row["well"]: (row["x"], row["y"]) for row in csv.DictReader(wells)}
         rows = [[r["well"], *where[r["well"]], r["head_m"]] for r in csv.DictReader(readings)]
