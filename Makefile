@@ -197,6 +197,7 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment checkerboard $(SIZE) --out $(RESULTS)/checkerboard
 	$(BIN)/riesz experiment blocks $(SIZE) --out $(RESULTS)/blocks
 	$(BIN)/riesz experiment crossover $(SIZE) --out $(RESULTS)/crossover
+	$(BIN)/riesz experiment mesh-error $(SIZE) --out $(RESULTS)/mesh-error
 	$(BIN)/riesz experiment hanford $(SIZE) --out $(RESULTS)/hanford
 	$(BIN)/riesz experiment pumping $(SIZE) --out $(RESULTS)/pumping
 	$(BIN)/riesz check examples/transport/problem.toml --calibrate $(DATA_SETS) --out $(CALIBRATION)

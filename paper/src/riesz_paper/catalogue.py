@@ -34,6 +34,7 @@ class ExperimentName(StrEnum):
     AQUIFER_TIME = "aquifer-time"
     AGREEMENT = "agreement"
     BLIND = "blind"
+    MESH_ERROR = "mesh-error"
 
 
 OPTIONS = {
@@ -44,6 +45,7 @@ OPTIONS = {
     ExperimentName.HANFORD: ("set", "data"),
     ExperimentName.PUMPING: ("data",),
     ExperimentName.BLIND: ("problems", "part"),
+    ExperimentName.MESH_ERROR: ("problems",),
 }
 """What can be asked for besides mode and seed; of other experiments nothing can."""
 
@@ -101,6 +103,7 @@ def experiment_of(request: Request) -> "Experiment":
         ExperimentName.PUMPING: pumping_of,
         ExperimentName.SMOOTHER: smoother_of,
         ExperimentName.BLIND: blind_of,
+        ExperimentName.MESH_ERROR: mesh_error_of,
     }
     if request.name in with_options:
         return with_options[request.name](request)
@@ -140,6 +143,12 @@ def blind_of(request: Request) -> "Experiment":
     from riesz_paper.experiments.blind.experiment import blind
 
     return blind(request.seed, request.mode, request.out, request.problems, request.part)
+
+
+def mesh_error_of(request: Request) -> "Experiment":
+    from riesz_paper.experiments.mesh_error.experiment import mesh_error_experiment
+
+    return mesh_error_experiment(request.seed, request.mode, request.problems)
 
 
 def pumping_of(request: Request) -> "Experiment":

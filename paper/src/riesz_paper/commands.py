@@ -69,7 +69,8 @@ def experiment(
         Path | None, typer.Option("--settings", help="A file that --select wrote; for jura.")
     ] = None,
     problems: Annotated[
-        int | None, typer.Option("--problems", help="So many of them; for blind.", min=1)
+        int | None,
+        typer.Option("--problems", help="So many; for blind and mesh-error.", min=1),
     ] = None,
     part: Annotated[
         str | None,

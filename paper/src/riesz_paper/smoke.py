@@ -218,6 +218,13 @@ def shrink_blind() -> None:
     replace(problem, NUM_PROBES=8)
 
 
+def shrink_mesh_error() -> None:
+    from riesz_paper.experiments.mesh_error import experiment, problem
+
+    replace(experiment, FIT_SECONDS=20.0, NUM_DRAWS=32)
+    replace(problem, LEVELS=1, EVERY_IN_TIME=2, PERIODS=3, TIMES=(2,), MOST_SENSORS=5)
+
+
 SMALLER: Mapping[str, Callable[[], None]] = {
     "taper": shrink_taper,
     "norms": shrink_norms,
@@ -234,4 +241,5 @@ SMALLER: Mapping[str, Callable[[], None]] = {
     "aquifer-time": shrink_aquifer_time,
     "agreement": shrink_agreement,
     "blind": shrink_blind,
+    "mesh-error": shrink_mesh_error,
 }

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 import riesz as rz
 from riesz.errors import RieszError
 from riesz.fem.elements.space import Operator
-from riesz.mesh.refinement import Refinement
+from riesz.problem.finer import on_refined_mesh
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.blind.breaks import (
     EXTRA,
@@ -29,7 +29,6 @@ from riesz_paper.experiments.blind.breaks import (
     shift_of,
     visibility,
 )
-from riesz_paper.experiments.blind.carried import carried
 from riesz_paper.experiments.blind.ground import Ground, ground, scattered, zoned
 from riesz_paper.experiments.blind.model import FAMILIES, Model, between, draw_model, draw_units
 from riesz_paper.experiments.blind.solved import seen
@@ -79,7 +78,6 @@ class Site:
 
     ground: Ground
     model: Model
-    finer: Refinement  # where the truth is solved
     sensors: Float[np.ndarray, "sensor 2"]
     probes: Float[np.ndarray, "probe 2"]
 
@@ -100,26 +98,23 @@ class Site:
 
     def true(self, hidden: str | None = None) -> InverseProblem:
         """On the finer mesh; with `hidden`, with a term that the model does not know."""
-        posed = self.blank()
-        equation, latents = self.model.equation, dict(self.model.latents)
-        dirichlet = {
-            tag: f"u_{tag}" if isinstance(value, rz.Unknown) else value
-            for tag, value in self.model.dirichlet.items()
-        }
-        for name in posed.latents.names:
-            latents.setdefault(name, None)
-        latents = carried(posed, latents, self.finer)
+        equation, dirichlet = self.model.equation, dict(self.model.dirichlet)
+        latents = dict(self.model.latents)
+        for tag, value in self.model.dirichlet.items():
+            if isinstance(value, rz.Unknown):  # named, so that what the model lacks comes last
+                dirichlet[tag], latents[f"u_{tag}"] = f"u_{tag}", value.prior
         if hidden is not None:
             equation = equation + hidden_term(self.model, hidden)
             latents[EXTRA] = extra_prior()
-        return rz.inverse_problem(
-            self.finer.mesh,
+        posed = rz.inverse_problem(
+            self.ground.mesh,
             equation,
             latents=latents,
             observations=rz.observations(self.sensors, np.zeros(len(self.sensors))),
             likelihood=rz.Gaussian(1.0),
             dirichlet=dirichlet,
         )
+        return on_refined_mesh(posed)
 
     def reader(self, problem: InverseProblem) -> Operator:
         return rz.fem.point_operator(problem.forward.space, self.probes)
@@ -140,8 +135,7 @@ def draw_site(rng: np.random.Generator) -> tuple[Site, bool]:
         apart = np.linalg.norm(places[:, None] - model.wells[None], axis=2).min(axis=1)
         places = places[apart > 1.5 * under.edge]
     probes = scattered(under.mesh, NUM_PROBES, rng, clustered=False)
-    finer = rz.mesh.refine(under.mesh)
-    return Site(under, model, finer, places[:count], probes), clustered
+    return Site(under, model, places[:count], probes), clustered
 
 
 def draw_problem(seed: int, number: int) -> BlindProblem:
@@ -274,7 +268,8 @@ def beside_model(
     own = rng.standard_normal(start)
     slopes = slopes_of(site, own)
     sign = 1.0 if what != "source" else float(rng.choice([-1.0, 1.0]))
-    for place in scattered(site.finer.mesh, NUM_PLACES, rng, clustered=False) / model.units.length:
+    finer = rz.mesh.refine(site.ground.mesh).mesh
+    for place in scattered(finer, NUM_PLACES, rng, clustered=False) / model.units.length:
         rows = np.stack([[*own, sign * s, *place] for s in (0.0, *STRENGTHS)])
         found = seen(problem, site.reader(problem), rows)
         noise_sd = noise_of(site, relative, own, found.sensors[0])
