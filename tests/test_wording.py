@@ -100,6 +100,11 @@ EXAMPLES = {
         {"where": "observation 3", "off": 0.0123, "rms": 0.01, "by_steps": True},
     ],
     "check_failed": [{"what": "q", "error": "no solution."}],
+    "mesh_refined": [
+        {"nodes": 900, "before": 65, "off": 0.08, "was": 4.2},
+        {"nodes": 20000, "before": 65, "off": 0.31, "was": 40.0},
+    ],
+    "not_refined": [{"error": "the equation is one in time."}],
     "importance_tail": [K_HAT],
     "importance_failed": [K_HAT],
     "importance_failed_sparse": [K_HAT | {"num_draws": 128}],

@@ -28,6 +28,14 @@ NOTABLE_ERROR = 0.1
 """Of a discretisation, in noise sd, from which a reader should do something."""
 
 
+def mesh_refined(nodes: int, before: int, off: float, was: float) -> str:
+    advice = "; the data need more nodes: give a finer mesh" * (off > NOTABLE_ERROR)
+    return (
+        f"the mesh has {nodes} nodes in the place of {before}, more where the data need them: what "
+        f"is predicted is off by up to {off:.2g} noise sd, before by {was:.2g}{advice}"
+    )
+
+
 def discretisation(where: str, off: float, rms: float, by_steps: bool) -> str:
     what, advice = ("steps", "take shorter ones") if by_steps else ("mesh", "refine it")
     return (
@@ -330,6 +338,8 @@ WARNINGS: dict[str, Wording] = {
     "not_checked": "not checked against exact solves: {num_draws} draws, the fewest, would take about {minutes:.0f} minutes. Ask for it by check=True, or riesz fit --check.",
     "mesh_error": discretisation,
     "check_failed": "{what} could not be checked: {error}",
+    "mesh_refined": mesh_refined,
+    "not_refined": "the mesh was not refined: {error}",
     "importance_tail": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}: means are corrected, but standard deviations may still be too small. Compare with mcmc.",
     "importance_failed": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}: the posterior reaches where q has next to no draws; neither q nor its corrected moments can be trusted. Compare with mcmc.",
     "importance_failed_sparse": "importance sampling: k-hat is {value:.2f}, above {limit:.2g}, the limit for {num_draws} draws: the posterior reaches where q has next to no draws; neither q nor its corrected moments can be trusted. Compare with mcmc.",

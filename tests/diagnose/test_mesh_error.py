@@ -44,7 +44,7 @@ def truth_less_own(estimate, ratio):
 
 def test_large_meshes_are_refused_before_a_finer_one_is_made(monkeypatch):
     monkeypatch.setattr(module, "MOST_UNKNOWNS", 30)
-    monkeypatch.delattr(module, "on_quadratic_elements")
+    monkeypatch.delattr(module, "on_finer_elements")
     with pytest.raises(RieszError, match="36 unknowns"):
         discretisation_error(poisson(rz.rectangle((4, 4)), np.array([[0.4, 0.6]])), jnp.zeros(1))
 

@@ -7,8 +7,11 @@ import pytest
 
 import riesz as rz
 from riesz.fem.assembly import residual
+from riesz.fem.evaluate import evaluation_points
+from riesz.mesh.bisection import bisect
 from riesz.mesh.refinement import refine
-from riesz.problem.finer import on_quadratic_elements, on_refined_mesh, with_half_steps
+from riesz.prediction.quantity import UnknownAt
+from riesz.problem.finer import on_parts, on_quadratic_elements, on_refined_mesh, with_half_steps
 
 POINTS = np.array([[0.31, 0.42], [0.77, 0.64], [0.52, 0.18]])
 
@@ -65,6 +68,31 @@ def test_coefficients_on_a_refined_mesh_are_the_same_functions(name):
     fine = residual(finer.forward, jnp.asarray(prolongation @ state), z)
     np.testing.assert_allclose(prolongation.T @ np.asarray(fine), own, atol=exact)
     assert finer.forward.num_free > 3 * problem.forward.num_free
+
+
+@pytest.mark.parametrize("name", [*FIELDS, "of nodes, positive"])
+def test_coordinates_mean_the_same_functions_where_some_cells_are_cut(name):
+    """Also where cuts follow cuts, and in what is shown at the nodes."""
+    mesh, _, cells = square()
+    positive = rz.SPDEField(mean=0.7, sd=0.3, length_scale=0.4, transform=jnp.exp)
+    equation = rz.diffusion("a") + rz.reaction(rz.per_cell(cells)) - rz.source(1.0)
+    problem = posed(mesh, equation, {"a": FIELDS.get(name, lambda: positive)()})
+    finer, parent = mesh, np.arange(mesh.num_cells)
+    for _ in range(3):
+        finer, part_of = bisect(finer, np.arange(0, finer.num_cells, 7))
+        parent = parent[part_of]
+    result = on_parts(problem, finer, parent)
+    at = jnp.asarray(np.random.default_rng(0).normal(size=problem.num_coordinates))
+    middles = finer.nodes[finer.cells].mean(axis=1)
+    own, fine = (
+        UnknownAt("a", evaluation_points(one.forward, middles))(one, jnp.zeros(size), one.z(at))
+        for one, size in ((problem, mesh.num_nodes), (result, finer.num_nodes))
+    )
+    np.testing.assert_allclose(fine, own, rtol=1e-12)
+    shown, before = (UnknownAt("a")(one, at, one.z(at)) for one in (result, problem))
+    assert shown.shape == (finer.num_nodes,)
+    if name != "of regions":  # between regions it is a mean over the cells around
+        np.testing.assert_allclose(shown[: mesh.num_nodes], before, rtol=1e-12)
 
 
 def test_prescribed_values_of_a_refined_mesh_lie_on_the_line_between():

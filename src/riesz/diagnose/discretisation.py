@@ -21,7 +21,7 @@ from riesz.fem.time.scheme import EULER
 from riesz.notes import Note, Severity
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.posterior import ExactStates, Posterior, latent_values
-from riesz.problem.finer import on_quadratic_elements, on_refined_mesh, with_half_steps
+from riesz.problem.finer import on_finer_elements, with_half_steps
 from riesz.problem.problem import InverseProblem
 from riesz.wording import NOTABLE_ERROR
 
@@ -106,10 +106,10 @@ def discretisation_error(
     """For values of the unknowns: quadratic elements where there are some, or a refined mesh."""
     forward, rows = problem.forward, on_device(np.asarray(coordinates)[None])
     element = forward.space.element
-    finer = 2**element.dim * forward.num_free  # seen to before tables of that size are made
-    if finer > MOST_UNKNOWNS:
+    count = 2**element.dim * forward.num_free  # seen to before tables of that size are made
+    if count > MOST_UNKNOWNS:
         raise RieszError(
-            f"finer elements have about {finer:,} unknowns, and up to {MOST_UNKNOWNS:,} are solved "
+            f"finer elements have about {count:,} unknowns, and up to {MOST_UNKNOWNS:,} are solved "
             "for: compare fits on two meshes instead."
         )
     every = latent_values(problem, rows)
@@ -122,13 +122,11 @@ def discretisation_error(
         return np.asarray(noiseless_readings(one, on_device(state), z))
 
     own = at_sensors(problem)
-    upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
-    if element.degree == 1 and element.dim < 3 and not upwinded:
-        difference = at_sensors(on_quadratic_elements(problem)) - own
+    finer, is_quadratic = on_finer_elements(problem)
+    difference = at_sensors(finer) - own
+    mesh = Correction.of_order(difference, element.degree + 1)
+    if is_quadratic:
         mesh = Correction(difference, LEFT * np.abs(difference))
-    else:
-        difference = at_sensors(on_refined_mesh(problem)) - own
-        mesh = Correction.of_order(difference, element.degree + 1)
     steps = Correction(np.zeros_like(own), np.zeros_like(own))
     if problem.time is not None:
         order = 1 if problem.time.scheme == EULER else 2

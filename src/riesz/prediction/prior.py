@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.arrays import on_device
 from riesz.posterior.posterior import is_field, regions_of
-from riesz.priors.fields import ALL, FieldCoefficient
+from riesz.priors.fields import ALL, FieldCoefficient, NodalField
 from riesz.priors.gaussian_process import ScaledNodes
 from riesz.priors.latent import LatentSpace
 from riesz.problem.problem import InverseProblem
@@ -51,7 +51,11 @@ def draw_prior(
     numbers = {name: latents[name] for name in names if name not in maps}
     nodes = map_nodes(problem)
     # Where that can be, a field is evaluated at those nodes alone.
-    short = {n: one.at_some(nodes) for n, one in maps.items() if isinstance(one, ScaledNodes)}
+    short = {
+        name: one.at_some(nodes)
+        for name, one in maps.items()
+        if isinstance(one, ScaledNodes) and isinstance(one.field, NodalField)
+    }
     fields = LatentSpace(maps | short, tuple(maps))
     result: dict[str, Any] = {}
     for name, weights in prior_draws(fields, keys[0], num_draws, problem.forward.dtype).items():

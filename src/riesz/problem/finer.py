@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -24,14 +25,27 @@ from riesz.fem.time.problem import in_time
 from riesz.mesh.facets import cell_edges
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refinement import refine
+from riesz.mesh.tags import node_shares
 from riesz.observe.observables import Several
 from riesz.observe.observations import Observations
-from riesz.priors.fields import AbstractField, AbstractPlaceField, FieldCoefficient, Weights
+from riesz.priors.fields import (
+    AbstractField,
+    AbstractFieldLatent,
+    AbstractPlaceField,
+    FieldCoefficient,
+    Weights,
+)
+from riesz.priors.gaussian_process import KernelField
+from riesz.priors.latent import LatentSpace
+from riesz.priors.regions import PiecewiseConstant
 from riesz.problem.posing import problem_of
 from riesz.problem.problem import InverseProblem
 
 Carry = Callable[[PyTree], PyTree]
 """An equation, or a value in it, as it is on a finer mesh."""
+
+ROUNDING = 2.0**-20
+"""Of a cell's edges: parts of it are no smaller."""
 
 
 class CoarseField(AbstractField):
@@ -41,7 +55,12 @@ class CoarseField(AbstractField):
     corners: Int[Array, "corner cell"]  # of the coarse cells
     parent: Int[Array, " fine"]
     within: Float[Array, "corner corner fine"]  # corners of cells, in their parent's coordinates
-    ends: Int[Array, "node 2"]  # coarse nodes that each node lies between
+    ends: Int[Array, "node corner"]  # coarse nodes that each node lies between
+    shares: Float[Array, "node corner"]  # and how near it is to each
+
+    @property
+    def is_log(self) -> bool:
+        return self.field.is_log
 
     def gather(self, domain: Domain) -> PyTree[Array]:
         within = self.within if domain.cell is None else self.within[..., domain.cell]
@@ -59,7 +78,10 @@ class CoarseField(AbstractField):
         )
 
     def nodal(self, weights: Weights) -> Float[Array, " node"]:
-        return self.field.nodal(weights)[self.ends].mean(axis=1)
+        values = self.field.nodal(weights)[self.ends]
+        if self.is_log:  # what is linear in between is the logarithm
+            return jnp.exp(jnp.sum(self.shares * jnp.log(values), axis=1))
+        return jnp.sum(self.shares * values, axis=1)
 
     def degree(self) -> int:
         return self.field.degree()
@@ -73,38 +95,83 @@ def on_quadratic_elements(problem: InverseProblem) -> InverseProblem:
 
 def on_refined_mesh(problem: InverseProblem) -> InverseProblem:
     """With every cell cut into 2, 4 or 8."""
-    space = problem.forward.space
-    mesh, finer = space.mesh, refine(space.mesh)
-    ends = between_nodes(mesh)
-    # A child's corner lies at a parent's corner, or half-way between two.
-    coarse = mesh.cells[finer.parent][:, np.newaxis, :, np.newaxis]
-    within = (coarse == ends[finer.mesh.cells][:, :, np.newaxis]).mean(axis=3)
-    tables = (
-        on_device(mesh.cells.T, np.int32),
-        on_device(finer.parent, np.int32),
-        on_device(np.moveaxis(within, 0, 2), problem.forward.dtype),
-        on_device(ends, np.int32),
-    )
+    finer = refine(problem.forward.space.mesh)
+    return on_parts(problem, finer.mesh, finer.parent)
+
+
+def on_finer_elements(problem: InverseProblem) -> tuple[InverseProblem, bool]:
+    """Quadratic elements where there are some, and whether it is these; or a refined mesh."""
+    element = problem.forward.space.element
+    upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
+    is_quadratic = element.degree == 1 and element.dim < 3 and not upwinded
+    return (on_quadratic_elements if is_quadratic else on_refined_mesh)(problem), is_quadratic
+
+
+def on_parts(
+    problem: InverseProblem, mesh: Mesh, parent: Int[np.ndarray, " fine"]
+) -> InverseProblem:
+    """On a mesh whose cells are parts of those of the problem's own mesh, each of its `parent`.
+
+    Coordinates mean the same functions, which are those of the mesh at hand: no prior is finer.
+    """
+    space, dtype = problem.forward.space, problem.forward.dtype
+    own, within = space.mesh, corners_in_parents(space.mesh, mesh, parent)
+    corner = np.empty(mesh.num_nodes, dtype=np.int64)  # of some cell, for each node
+    corner[mesh.cells.ravel()] = np.arange(mesh.cells.size)
+    ends = on_device(own.cells[parent[corner // (mesh.dim + 1)]], np.int32)
+    shares = on_device(within.reshape(-1, mesh.dim + 1)[corner], dtype)
+    children, corners = on_device(parent, np.int32), on_device(own.cells.T, np.int32)
+    tables = corners, children, on_device(np.moveaxis(within, 0, 2), dtype), ends, shares
+
+    def carry_field(field: AbstractField) -> AbstractField:
+        match field:
+            case KernelField():
+                return dataclasses.replace(field, nodes=on_device(mesh.nodes, dtype))
+            case AbstractPlaceField():
+                return field
+            case PiecewiseConstant():
+                region = np.asarray(field.region)[parent]
+                volumes = node_shares(mesh, region, field.shares.shape[1])
+                return PiecewiseConstant(on_device(region, np.int32), on_device(volumes, dtype))
+        return CoarseField(field, *tables)
 
     def carry(part: Any) -> Any:
         match part:
             case PerCell():
-                return PerCell(part.values[tables[1]])
+                return PerCell(part.values[children])
             case Nodal():
-                return Nodal(part.values[tables[3]].mean(axis=1))
-            case FieldCoefficient(field=field) if not isinstance(field, AbstractPlaceField):
-                return FieldCoefficient(CoarseField(field, *tables), part.name)
+                return Nodal(jnp.einsum("nk,nk...->n...", shares, part.values[ends]))
+            case FieldCoefficient():
+                return FieldCoefficient(carry_field(part.field), part.name)
         return part
 
     def is_on_mesh(part: Any) -> bool:
         return isinstance(part, PerCell | Nodal | FieldCoefficient)
 
+    latents = {
+        name: dataclasses.replace(one, field=carry_field(one.field))
+        if isinstance(one, AbstractFieldLatent)
+        else one
+        for name, one in problem.latents.latents.items()
+    }
     make = P1 if space.element.degree == 1 else P2
     return pose_again(
-        problem,
-        make(finer.mesh, axisymmetric=space.axisymmetric),
+        dataclasses.replace(problem, latents=LatentSpace(latents, problem.latents.names)),
+        make(mesh, axisymmetric=space.axisymmetric),
         lambda tree: jax.tree.map(carry, tree, is_leaf=is_on_mesh),
     )
+
+
+def corners_in_parents(
+    coarse: Mesh, fine: Mesh, parent: Int[np.ndarray, " fine"]
+) -> Float[np.ndarray, "fine corner corner"]:
+    """Corners of cells in the barycentric coordinates of the cell that each is part of."""
+    whole = coarse.nodes[coarse.cells[parent]]
+    offsets = fine.nodes[fine.cells] - whole[:, :1]
+    inside = np.linalg.solve((whole[:, 1:] - whole[:, :1]).swapaxes(1, 2), offsets.swapaxes(1, 2))
+    # Cells are cut in their middles: what is left of binary fractions is rounding.
+    inside = np.round(inside.swapaxes(1, 2) / ROUNDING) * ROUNDING
+    return np.concatenate([1 - inside.sum(axis=2, keepdims=True), inside], axis=2)
 
 
 def with_half_steps(problem: InverseProblem) -> InverseProblem:
@@ -147,9 +214,17 @@ def again(forward: BoundaryValueProblem, space: Space, carry: Carry) -> Boundary
     start, own = forward.start, forward.space
     if start is not None and space.num_dofs != own.num_dofs:
         # Quadratic functions have no values on edges of a finer mesh at hand: Newton's own start.
-        start = start[between_nodes(own.mesh)].mean(axis=1) if own.element.degree == 1 else None
+        start = finer_start(start, own, space, carry) if own.element.degree == 1 else None
     how = {"dtype": forward.dtype, "newton": forward.newton, "initial": start}
     return boundary_value_problem(space, carry(forward.form), pieces, **how)
+
+
+def finer_start(
+    start: Float[Array, " node"], own: Space, space: Space, carry: Carry
+) -> Float[Array, " dof"]:
+    if space.mesh is own.mesh:
+        return start[between_nodes(own.mesh)].mean(axis=1)
+    return carry(Nodal(start)).values
 
 
 def experiment_observations(problem: InverseProblem) -> list[Observations]:
