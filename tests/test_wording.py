@@ -97,6 +97,7 @@ EXAMPLES = {
     "not_checked": [{"num_draws": 128, "minutes": 17.4}],
     "mesh_error": [
         {"where": "well W12", "off": 0.3123, "rms": 0.1, "by_steps": False},
+        {"where": "well W12", "off": 0.3, "rms": 0.1, "by_steps": False, "is_corrected": True},
         {"where": "observation 3", "off": 0.0123, "rms": 0.01, "by_steps": True},
     ],
     "check_failed": [{"what": "q", "error": "no solution."}],

@@ -36,11 +36,15 @@ def mesh_refined(nodes: int, before: int, off: float, was: float) -> str:
     )
 
 
-def discretisation(where: str, off: float, rms: float, by_steps: bool) -> str:
+def discretisation(
+    where: str, off: float, rms: float, by_steps: bool, is_corrected: bool = False
+) -> str:
     what, advice = ("steps", "take shorter ones") if by_steps else ("mesh", "refine it")
+    told = f"; {advice}" if off > NOTABLE_ERROR else ""
     return (
-        f"{what}: what is predicted is off by up to {off:.2g} noise sd, at {where}, and by "
-        f"{rms:.2g} in the root mean square" + (f"; {advice}" if off > NOTABLE_ERROR else "")
+        f"{what}: what is predicted {'was' if is_corrected else 'is'} off by up to {off:.2g} noise "
+        f"sd, at {where}, and by {rms:.2g} in the root mean square"
+        + ("; data and predictions are corrected by that" if is_corrected else told)
     )
 
 

@@ -85,7 +85,7 @@ def walking():
         replace_run(patch, "mcmc", walk.walked)
         patch.setattr("riesz.case.file.problem.read_problem", read_once)
         patch.setattr(
-            "riesz.inference.fit.with_importance_check", lambda found, seed, devices: found
+            "riesz.inference.run.with_importance_check", lambda found, seed, devices: found
         )
         patch.setattr(DRAWN, lambda found, **_: draws_and_course(found, num_draws=8))
         patch.setattr(walk, "SECONDS", 0.0)

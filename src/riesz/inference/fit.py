@@ -7,14 +7,10 @@ thousand. Each is weighed by exact solves, and searches from elsewhere look for 
 does not pass is sampled, from where the last fit ended.
 """
 
-import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -25,20 +21,26 @@ from riesz.density.base import AbstractDensityKind
 from riesz.density.engine import AbstractEngine
 from riesz.density.exact import ExactDensity
 from riesz.devices import Devices, Wanted, devices_of
-from riesz.diagnose.importance import effort, with_importance_check, with_surrogate_error
-from riesz.errors import EngineError, OutOfTimeError, RieszError, error_sentence
+from riesz.errors import OutOfTimeError, RieszError, any_of, error_sentence
 from riesz.fem.default_solver import estimate_seconds
 from riesz.fem.terms.series import HELD, Series
 from riesz.fem.time.scheme import EULER
-from riesz.inference.table import AUTO, DensityName, MethodName, engine_of
+from riesz.inference.run import (
+    FAILURES,
+    RunSettings,
+    correct,
+    run_checked,
+    with_mesh_shift,
+    with_notes,
+)
+from riesz.inference.table import AUTO, DensityName, MeshError, MethodName, engine_of
 from riesz.method.base import AbstractMethod
 from riesz.method.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondRunCheckpoint
 from riesz.method.newton import NEGLIGIBLE, find_modes
 from riesz.notes import Note, Severity, warn_of
 from riesz.posterior.checks import FAIR, K_HAT, R_HAT, ImportanceCheck
 from riesz.posterior.density import linearize_at
-from riesz.posterior.family import AbstractGaussian
-from riesz.posterior.posterior import Posterior, SurrogateStates
+from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import linear_parts, without_derivative
 from riesz.problem.problem import Coordinates, InverseProblem
 
@@ -54,15 +56,6 @@ NUM_SEARCHES, MORE_SEARCHES = 5, 17
 SOLVES_OF_A_SEARCH, SHORT_SEARCHES, LONGEST_SEARCHES = 300, 10.0, 240.0
 """Solves of a search for another mode, roughly, and seconds that all may take together."""
 
-FAILURES = (
-    jax.errors.JaxRuntimeError,
-    eqx.EquinoxRuntimeError,
-    np.linalg.LinAlgError,
-    ArithmeticError,
-    MemoryError,
-)
-"""What numbers do: solves without a solution, overflow, matrices that have no factor. Others are
-mistakes in the code, and keep their traceback."""
 
 ASKED_FOR = Note("asked_for")
 
@@ -172,6 +165,7 @@ def fit(
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
     time_limit: float | None = None,
     devices: Wanted | None = None,
+    mesh_error: MeshError | str = "off",
 ) -> Posterior:
     """The posterior by a method, such as `rz.MCMC(num_chains=4)`, or by those that suit.
 
@@ -187,19 +181,33 @@ def fit(
     note says so, or with an `OutOfTimeError` where that is no posterior yet. `devices` share draws,
     chains, directions and batches: a number of JAX's devices, `"all"`, or a sequence of them; the
     numbers are the same with any.
+    The error of mesh and steps is looked at with `mesh_error="report"`, by a finer solve at the
+    posterior mean; with `"correct"`, where it is notable, it is added to what is predicted, the fit
+    goes on from there with that, and states that are shown have it, too.
     What a reader must know is in the posterior's notes, and warned of.
     """
     if not isinstance(problem, InverseProblem):
         raise RieszError(f"found a {type(problem).__name__}: give rz.inverse_problem(...).")
     check_time(time_limit)
+    if mesh_error not in get_args(MeshError):
+        raise RieszError(f"mesh_error is {mesh_error!r}: give {any_of(get_args(MeshError))}.")
     shared = devices_of(devices)
     check_processes(shared, time_limit)
-    how = RunSettings(seed, progress, check, checkpoint, Deadline.after(time_limit), shared)
+    deadline = Deadline.after(time_limit)
+    how = RunSettings(seed, progress, check, checkpoint, deadline, shared, mesh_error)
     choice = method if isinstance(method, Choice) else choice_of(problem, method, density)
     choice.engine.check(problem)
     checkpoint.begin(problem, choice.engine.name, seed, choice.engine.settings())
     posterior, steps = escalate(problem, choice, how)
+    if mesh_error != "off" and posterior.mesh_shift is None:
+        posterior = with_mesh_shift(posterior, how)
     posterior = with_notes(posterior, *note_on_discontinuity(without_derivative(problem)))
+    if posterior.mesh_shift is not None:
+        told = posterior.mesh_shift.note()
+        if told.severity is Severity.INFO:
+            steps = (*steps, told)
+        else:
+            posterior = with_notes(posterior, told)
     warn_of(posterior.notes, posterior.engine)
     return with_notes(posterior, *steps, *note_on_first_order(problem))
 
@@ -247,17 +255,6 @@ def check_processes(devices: Devices | None, time_limit: float | None) -> None:
         )
 
 
-class RunSettings(NamedTuple):
-    """How a fit is run, whichever engines it takes."""
-
-    seed: int
-    progress: bool
-    check: bool | None
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT
-    deadline: Deadline = Deadline()
-    devices: Devices | None = None
-
-
 def escalate(
     problem: InverseProblem, choice: Choice, how: RunSettings
 ) -> tuple[Posterior, tuple[Note, ...]]:
@@ -267,7 +264,7 @@ def escalate(
     for lack of time, and one that ended on a lower mode starts once more from the higher one.
     """
     if not choice.then:
-        return run_checked(problem, choice.engine, how), ()
+        return correct(run_checked(problem, choice.engine, how), choice.engine, how), ()
     best, failed, inadequacy, start, is_moved = None, None, None, None, False
     notes = [Note("auto_started", engine=choice.engine.name, reason=choice.why)]
     waiting = [choice.engine, *choice.then]
@@ -288,8 +285,9 @@ def escalate(
         except RieszError as error:
             failed, inadequacy = error, Inadequacy(Note("engine_failed", error=str(error)))
         else:
-            best = start = posterior
-            inadequacy = try_inadequacy(posterior, how)
+            best = start = correct(posterior, engine, how, best)
+            problem = best.problem
+            inadequacy = try_inadequacy(best, how)
             if inadequacy is not None and inadequacy.higher_mode is not None and not is_moved:
                 waiting.insert(0, engine)
                 start, is_moved = inadequacy.higher_mode, True
@@ -314,59 +312,3 @@ def try_inadequacy(posterior: Posterior, how: RunSettings) -> Inadequacy | None:
             return find_inadequacy(posterior, how.seed)
     except (RieszError, *FAILURES) as error:
         return Inadequacy(Note("adequacy_unknown", error=error_sentence(error)))
-
-
-def run_checked(problem: InverseProblem, engine: AbstractEngine, how: RunSettings) -> Posterior:
-    """The posterior of one engine, with its check."""
-    try:
-        posterior = engine.run(
-            problem,
-            seed=how.seed,
-            progress=how.progress,
-            checkpoint=how.checkpoint,
-            deadline=how.deadline,
-            devices=how.devices,
-        )
-    except KeyboardInterrupt:
-        how.checkpoint.flush()
-        raise
-    except FAILURES as error:
-        raise EngineError(
-            f"the engine {engine.name} failed: {error_sentence(error)} Look for priors that allow "
-            "impossible coefficients and for noise that is far too small, or take another engine."
-        ) from error
-    how.checkpoint.flush()
-    return check_posterior(posterior, how)
-
-
-def check_posterior(posterior: Posterior, how: RunSettings) -> Posterior:
-    """With an importance check, where one is wanted and there is a density to weigh.
-
-    A check that fails is told: the fit before it may have taken hours; so is one that was left out
-    because it would take long.
-    """
-    if how.check is False or not isinstance(posterior.distribution, AbstractGaussian):
-        return posterior
-    if how.check is None and not (needed := effort(posterior)).is_affordable:
-        size = {"num_draws": needed.num_draws, "minutes": needed.seconds / 60}
-        return with_notes(posterior, Note("not_checked", **size))
-    if isinstance(posterior.states, SurrogateStates) and posterior.problem.time is None:
-        posterior = try_check(with_surrogate_error, posterior, how, "the surrogate")
-    weigh = partial(with_importance_check, devices=how.devices)
-    return try_check(weigh, posterior, how, "q")
-
-
-def try_check(
-    check: Callable[..., Posterior], posterior: Posterior, how: RunSettings, what: str
-) -> Posterior:
-    """The posterior after a check, or with a note of why there is none."""
-    try:
-        with how.deadline.enforce("before the end of the check"):
-            return check(posterior, seed=how.seed)
-    except (RieszError, *FAILURES) as error:
-        note = Note("check_failed", what=what, error=error_sentence(error))
-        return with_notes(posterior, note)
-
-
-def with_notes(posterior: Posterior, *notes: Note) -> Posterior:
-    return dataclasses.replace(posterior, notes=(*posterior.notes, *notes))

@@ -19,7 +19,8 @@ class WithEffects(AbstractLikelihood):
     r"""$y = u(x) + C\,\beta + v(x)$ + noise, with the covariates in the rows of $C$.
 
     The effects $\beta$ are an unknown of the problem, `name`; the local effect $v$, where there is
-    one, is the unknown `local_name`; the noise is that of `base`.
+    one, is the unknown `local_name`; the noise is that of `base`. `offset` is added to what the
+    state says, with an error that is part of `base`; new measurements have the noise `fresh`.
     """
 
     base: AbstractLikelihood
@@ -28,6 +29,8 @@ class WithEffects(AbstractLikelihood):
     labels: tuple[str, ...] = eqx.field(static=True)
     name: str = eqx.field(static=True)
     local_name: str = eqx.field(static=True)
+    offset: Float[Array, " sensor"] | None
+    fresh: AbstractLikelihood | None
 
     def __init__(
         self,
@@ -38,16 +41,18 @@ class WithEffects(AbstractLikelihood):
         *,
         local: LocalEffect | None = None,
         local_name: str = "local",
+        offset: Any = None,
+        fresh: AbstractLikelihood | None = None,
     ):
-        self.base = base
+        self.base, self.offset, self.fresh = base, offset, fresh
         self.design = None if design is None else jnp.asarray(design)
         self.local, self.labels, self.name, self.local_name = local, labels, name, local_name
 
     def scales(self) -> dict[str, Scale]:
-        return self.base.scales()
+        return self.noise.scales()
 
     def parameters(self, z: PyTree) -> dict[str, Float[Array, "..."]]:
-        return self.base.parameters(z)
+        return self.noise.parameters(z)
 
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         self.base.check_values(values)
@@ -76,12 +81,14 @@ class WithEffects(AbstractLikelihood):
 
     @property
     def noise(self) -> AbstractLikelihood:
-        return self.base
+        return self.base if self.fresh is None else self.fresh
 
     def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
-        return self.base.new(mean, z)
+        return self.noise.new(mean, z)
 
     def mean(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        if self.offset is not None:
+            predicted = predicted + self.offset.astype(predicted.dtype)
         if self.design is not None:
             predicted = predicted + self.design.astype(predicted.dtype) @ z[self.name]
         if self.local is not None:
@@ -94,7 +101,8 @@ class WithEffects(AbstractLikelihood):
     def describe(self) -> str:
         parts = [] if self.design is None else [f"{self.design.shape[1]} effects"]
         parts += [] if self.local is None else [self.local.describe()]
-        return f"{self.base.describe()}; values are shifted by {' and '.join(parts)}"
+        parts += [] if self.offset is None else ["what the mesh misses"]
+        return f"{self.noise.describe()}; values are shifted by {' and '.join(parts)}"
 
 
 def design_elsewhere(

@@ -20,6 +20,7 @@ from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.linear_states import NodeDraws, linear_states
+from riesz.posterior.mesh_shift import MeshShift
 from riesz.priors.fields import FieldCoefficient
 from riesz.priors.latent import ManyZ
 from riesz.priors.regions import RegionValues
@@ -164,7 +165,8 @@ class Posterior(eqx.Module):
     `distribution` is over the standard normal coordinates; `problem.z` turns them into the
     quantities of the equation. `history` holds the curves of a training or the statistics of a
     sampler, `notes` what a reader of the results should be warned of. `check` says whether q is the
-    posterior, `surrogate_error` how well an emulated state is the exact one, where that was asked.
+    posterior, `surrogate_error` how well an emulated state is the exact one, `mesh_shift` how far
+    off the discretisation is, where that was asked.
     """
 
     problem: InverseProblem
@@ -176,6 +178,7 @@ class Posterior(eqx.Module):
     notes: tuple[Note, ...] = eqx.field(static=True, default=())
     check: ImportanceCheck | None = None
     surrogate_error: SurrogateError | None = None
+    mesh_shift: MeshShift | None = None
 
     def __check_init__(self):
         result, wanted = self.distribution.num_coordinates, self.problem.num_coordinates
@@ -188,6 +191,11 @@ class Posterior(eqx.Module):
     def density(self) -> str:
         """Which density of the problem it is of, by its name."""
         return density_in(self.engine)
+
+    @property
+    def shift(self) -> MeshShift | None:
+        """What is added to states that are shown; nothing where the mesh is taken as it is."""
+        return self.mesh_shift if self.mesh_shift and self.mesh_shift.is_corrected else None
 
     @property
     def log_evidence(self) -> float | None:

@@ -205,6 +205,16 @@ def draws_and_readings(
     every = quantity_draws(
         posterior, sampler, num_draws=num_draws, seed=seed, numbers=most, progress=progress
     )
+    shift, bulges = posterior.shift, None
+    if shift is not None:
+        share = shift.shares(len(every["state"]), seed)
+        row = 0 if problem.time is None else -1  # of the first experiment, or the last time
+        every["state"] = every["state"] + share * shift.at_nodes(mesh)[row]
+        every["read"] = {
+            name: own + share * readings[name].of_shift(shift.at(mesh, readings[name].points))
+            for name, own in every["read"].items()
+        }
+        bulges = shift.bulges(mesh)[row]
     result = finite_draws(every)
     result["unknowns"] = {
         name: values_to_store(problem, name, own) for name, own in result["unknowns"].items()
@@ -215,7 +225,7 @@ def draws_and_readings(
         seed=seed,
         num_lost=len(every["state"]) - len(result["state"]),
         is_all=isinstance(distribution, EmpiricalDraws) and num_draws >= distribution.num_draws,
-        state=NodalDraws(quantise(result["state"]), False),
+        state=NodalDraws(quantise(result["state"]), False, bulges),
         unknowns=draws_by_name(problem, result),
         observed=sensor_draws(problem, result["sensors"], shifts, seed),
         shifts=shifts,

@@ -6,6 +6,7 @@ nodes and interpolated between them, numbers and regions as they are.
 
 import dataclasses
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +18,7 @@ from scipy.special import ndtri
 from riesz.arrays import evenly_spaced
 from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
+from riesz.mesh.facets import cell_edges
 from riesz.mesh.location import Location
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import node_shares
@@ -86,16 +88,27 @@ def interpolation(mesh: Mesh, where: Location) -> sp.csr_array:
     return sp.csr_array((where.barycentric.ravel(), (rows, columns)), shape=shape)
 
 
+def bulges_at(
+    mesh: Mesh, where: Location, bulges: Float[np.ndarray, " edge"]
+) -> Float[np.ndarray, " place"]:
+    """How far a function that is quadratic along each edge lies above linear interpolation."""
+    ends = np.array(list(combinations(range(mesh.dim + 1), 2)))
+    share = 4 * where.barycentric[:, ends].prod(axis=2)
+    return (share * bulges[cell_edges(mesh)[1][where.cell]]).sum(axis=1)
+
+
 class NodalDraws(eqx.Module):
     """A field at the nodes; with `is_log` its logarithm, which then is what is linear."""
 
     at_nodes: Quantised = eqx.field(metadata=PER_DRAW)
     is_log: bool
+    bulges: Float[np.ndarray, " edge"] | None = None  # above the line between nodes, half-way
 
     def at(self, mesh: Mesh, where: Location | None) -> AtPlaces:
         values = self.at_nodes.values()
         if where is not None:
             values = (interpolation(mesh, where) @ values.T).T
+            values += 0.0 if self.bulges is None else bulges_at(mesh, where, self.bulges)
         return np.exp(values) if self.is_log else values
 
 

@@ -128,20 +128,28 @@ def sampler_of(
     tolerance: float | None,
 ) -> sampling.Sampler:
     """What is computed of each draw of the unknowns and its state."""
-    problem = posterior.problem
+    problem, shift = posterior.problem, posterior.shift if quantity == STATE else None
+    mesh, points = problem.forward.space.mesh, at.points if isinstance(at, Grid) else at
     if times is not None:
         posed = problem if under is None else under
         result = reading(posed, times, at, tolerance=tolerance)
-        return TransientDraw(posed, posterior.states, result, posed.default_solver())
+        state = TransientDraw(posed, posterior.states, result, posed.default_solver())
+        if shift is None:
+            return state
+        added = result.of_shift(shift.at(mesh, result.points, tolerance))
+        return sampling.Corrected(state, added, shift.unknown)
     if isinstance(quantity, str):
-        points = at.points if isinstance(at, Grid) else at
         where = None
         if points is not None:
             where = evaluation_points(problem.forward, points, tolerance=tolerance)
         quantity = quantity_named(problem, quantity, where, experiment)
     elif at is not None:
         raise RieszError("a function of (problem, state, z) knows its places: leave `at` out.")
-    return eqx.Partial(sampling.without_key, quantity)
+    result = eqx.Partial(sampling.without_key, quantity)
+    if shift is None:
+        return result
+    added = shift.at(mesh, points, tolerance)[experiment or 0]
+    return sampling.Corrected(result, added, shift.unknown)
 
 
 def covariates_at(

@@ -47,6 +47,18 @@ def without_key(quantity: Quantity, key: PRNGKeyArray, *given: Any) -> Any:
     return quantity(*given)
 
 
+class Corrected(eqx.Module):
+    """A state, and what the mesh misses of it: the same at all draws, but for a share."""
+
+    state: Sampler
+    added: Float[np.ndarray, " row"]
+    unknown: float  # the sd of that share
+
+    def __call__(self, key: PRNGKeyArray, *given: Any) -> Float[Array, " row"]:
+        there, share = self.state(key, *given), 1 + self.unknown * jr.normal(jr.fold_in(key, 2))
+        return there + (share * self.added).astype(there.dtype)
+
+
 class NewMeasurement(eqx.Module):
     """A new measurement wherever the state is told: with effects of covariates, and with noise."""
 
@@ -214,6 +226,7 @@ class Reading(eqx.Module):
     """Rows of what is recorded at some places, or at all nodes, at all times."""
 
     operator: Operator | None  # from a state to places; none: the nodes
+    points: Float[np.ndarray, "place dim"] | None
     rows: Functionals
     num_places: int = eqx.field(static=True)
 
@@ -222,6 +235,10 @@ class Reading(eqx.Module):
 
     def of(self, recorded: Float[Array, "time place"]) -> Float[Array, " row"]:
         return self.rows @ recorded.ravel()
+
+    def of_shift(self, added: Float[np.ndarray, "time place"]) -> Float[np.ndarray, " row"]:
+        """What is read of something that is added to states at the places."""
+        return np.asarray(self.rows.to_scipy() @ added.ravel())
 
     def of_states(self, states: Float[Array, "time dof"]) -> Float[Array, " row"]:
         return self.of(jax.vmap(self.at_places)(states))
@@ -247,7 +264,7 @@ def reading(
     if not paired:
         when, place = np.repeat(when, count), np.tile(place, len(when))
     rows = functionals(time_rows(axis, when, place, count), forward.dtype)
-    return Reading(operator, rows, count)
+    return Reading(operator, points, rows, count)
 
 
 def point_rows(at: ArrayLike | Grid, dim: int) -> Float[np.ndarray, "place dim"]:

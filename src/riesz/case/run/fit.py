@@ -37,7 +37,6 @@ from riesz.deadline import Deadline
 from riesz.density.engine import AbstractEngine, Engine
 from riesz.diagnose.criticism.findings import Misfit
 from riesz.diagnose.criticism.predictive_checks import misfit_of
-from riesz.diagnose.discretisation import mesh_error
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.errors import FileFormatError, RieszError, error_sentence
@@ -163,6 +162,7 @@ def run_case(
             checkpoint=checkpoint,
             time_limit=None if limit is None else FITTING * limit,
             devices=options.devices,
+            mesh_error=case.tables.mesh_error,
         )
     seconds = perf_counter() - start + checkpoint.spent
     # Those that are in the posterior already are warned of as well; others come from libraries.
@@ -202,7 +202,7 @@ def account_of(
             total = drawn.num_draws + drawn.num_lost
             posterior = with_notes(posterior, Note("draws_lost", lost=drawn.num_lost, total=total))
         labels = None if case is None else observation_labels(case)
-        posterior = with_mesh_error(posterior, labels, deadline)
+        posterior = with_labelled_shift(posterior, labels)
         posterior, misfit = with_misfit(posterior, drawn, labels)
         result = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
         stored = StoredDraws(drawn, fit_facts(posterior), course)
@@ -212,16 +212,13 @@ def account_of(
         return Account(with_notes(posterior, note), failed=str(note))
 
 
-def with_mesh_error(
-    posterior: Posterior, labels: list[str] | None, deadline: Deadline
-) -> Posterior:
-    """With a note of how far off mesh and steps are, or why that is not known."""
-    try:
-        with deadline.enforce("before the mesh was checked"):
-            note = mesh_error(posterior).note(labels)
-    except Exception as error:
-        note = Note("check_failed", what="the mesh", error=error_sentence(error))
-    return with_notes(posterior, note)
+def with_labelled_shift(posterior: Posterior, labels: list[str] | None) -> Posterior:
+    """With observations called by their labels where it is told how far off the mesh is."""
+    shift = posterior.mesh_shift
+    if shift is None:
+        return posterior
+    others = [note for note in posterior.notes if note.code != "mesh_error"]
+    return dataclasses.replace(posterior, notes=(*others, shift.note(labels)))
 
 
 def with_misfit(

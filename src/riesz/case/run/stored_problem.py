@@ -12,6 +12,7 @@ from riesz.errors import FileFormatError
 from riesz.io.meshes.files import read_npz
 from riesz.io.store.posterior import load_posterior
 from riesz.notes import Note
+from riesz.posterior.mesh_shift import with_mesh_error
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.predict import predict
@@ -43,7 +44,9 @@ def scenario(run: Run, changes: Path | str) -> Run:
     if run.before is not None:
         raise FileFormatError(f"{path}: the run is one under a scenario: give both in one file.")
     case = case_in(run, read_scenario(path, run.folder / layout.PROBLEM, run.decided))
-    posterior = dataclasses.replace(run.posterior, problem=case.problem, states=ExactStates())
+    shift = run.posterior.shift
+    problem = case.problem if shift is None else with_mesh_error(case.problem, shift)
+    posterior = dataclasses.replace(run.posterior, problem=problem, states=ExactStates())
     return dataclasses.replace(
         run,
         fitted=(case, posterior),

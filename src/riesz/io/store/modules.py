@@ -94,7 +94,11 @@ def is_module(kind: Any) -> bool:
 
 def rebuilt(kind: type[eqx.Module], path: str, values: dict[str, Any]) -> eqx.Module:
     """A module from its fields, past its `__init__`, which may take something else altogether."""
-    wanted = {field.name for field in dataclasses.fields(kind)}
+    own = dataclasses.fields(kind)
+    wanted = {field.name for field in own}
+    # Fields that came later have what they would have had.
+    later = {one.name: one.default for one in own if one.default is not dataclasses.MISSING}
+    values = later | values
     if set(values) != wanted:
         differing = ", ".join(sorted(wanted ^ set(values)))
         raise FileFormatError(

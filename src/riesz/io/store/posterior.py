@@ -26,6 +26,7 @@ from riesz.mesh.mesh import mesh_digest
 from riesz.notes import read_notes, to_json
 from riesz.posterior import family
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
+from riesz.posterior.mesh_shift import Correction, MeshShift, with_mesh_error
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import Layers, LocalFunctions, TrunkBranch
@@ -34,14 +35,14 @@ from riesz.surrogate.trajectory import Trajectory
 
 SCHEMA = 3
 MANIFEST = "posterior.json"
-PARTS = ("distribution", "states", "history", "check", "surrogate_error")
+PARTS = ("distribution", "states", "history", "check", "surrogate_error", "mesh_shift")
 """Of a posterior, beside what the manifest tells in plain words."""
 
 SAVED = {
     kind.__name__: kind
     for kind in (
         *(family.MeanField, family.FullRank, family.PriorUpdate, family.EmpiricalDraws),
-        *(ImportanceCheck, SurrogateError),
+        *(ImportanceCheck, SurrogateError, MeshShift, Correction),
         *(ExactStates, SurrogateStates, RelaxedStates, GramFactor, StepGrams),
         *(Automatic, SparseLU, Dense, ConjugateGradients),
         *(Trajectory, Frame, BoundaryValues, NodalFunctions),
@@ -87,17 +88,11 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
     """Read a posterior of a problem, which must be the one it was saved for."""
     folder = Path(folder)
     manifest = read_manifest(folder / MANIFEST)
-    differing = differing_in(manifest["problem"], identity(problem))
-    if differing:
-        raise RieszError(
-            f"the posterior was saved for another problem, which differs in {', '.join(differing)}"
-            ": load it with the problem that was fitted, or fit again."
-        )
     archive = folder / manifest["arrays"]
     if f"posterior-{blake2b(read_bytes(archive), digest_size=8).hexdigest()}.npz" != archive.name:
         raise FileFormatError(f"{archive} is damaged: its content is not what its name says.")
     arrays = read_arrays(archive)
-    distribution, states, history, check, surrogate_error = (
+    distribution, states, history, check, surrogate_error, mesh_shift = (
         from_plain(manifest.get(name), name, arrays, SAVED) for name in PARTS
     )
     if not (
@@ -107,8 +102,17 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
         and all(isinstance(curve, jax.Array) for curve in history.values())
         and isinstance(check, ImportanceCheck | None)
         and isinstance(surrogate_error, SurrogateError | None)
+        and isinstance(mesh_shift, MeshShift | None)
     ):
         raise FileFormatError(f"{folder / MANIFEST} is damaged: its parts are of wrong kinds.")
+    if mesh_shift is not None and mesh_shift.is_corrected:
+        problem = with_mesh_error(problem, mesh_shift)
+    differing = differing_in(manifest["problem"], identity(problem))
+    if differing:
+        raise RieszError(
+            f"the posterior was saved for another problem, which differs in {', '.join(differing)}"
+            ": load it with the problem that was fitted, or fit again."
+        )
     return Posterior(
         problem=problem,
         distribution=distribution,
@@ -119,6 +123,7 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
         notes=manifest["notes"],
         check=check,
         surrogate_error=surrogate_error,
+        mesh_shift=mesh_shift,
     )
 
 

@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 
 from riesz.density.engine import Engine
 from riesz.density.surrogate.surrogate import Surrogate
-from riesz.inference.fit import RunSettings, check_posterior
+from riesz.inference.run import RunSettings, check_posterior
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row, markdown_table
 from riesz.method.gaussian_vi import GaussianVI
