@@ -127,7 +127,9 @@ FULLY = (str(Path(braked.__file__)),)
 
 def begun(folder, program, words):
     """The command in a process of its own."""
-    environment = os.environ | {"PYTHONPATH": str(Path(riesz.__file__).parent.parent)}
+    ours = (Path(riesz.__file__).parents[1], Path(__file__).parents[2])  # which hold tests, too
+    paths = [*map(str, ours), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     return subprocess.Popen(
         [sys.executable, *program, *words],
         cwd=folder,
