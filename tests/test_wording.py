@@ -102,8 +102,8 @@ EXAMPLES = {
     ],
     "check_failed": [{"what": "q", "error": "no solution."}],
     "mesh_refined": [
-        {"nodes": 900, "before": 65, "off": 0.08, "was": 4.2},
-        {"nodes": 20000, "before": 65, "off": 0.31, "was": 40.0},
+        {"nodes": 900, "before": 65, "off": 0.08},
+        {"nodes": 20000, "before": 65, "off": 0.31},
     ],
     "not_refined": [{"error": "the equation is one in time."}],
     "importance_tail": [K_HAT],

@@ -28,11 +28,11 @@ NOTABLE_ERROR = 0.1
 """Of a discretisation, in noise sd, from which a reader should do something."""
 
 
-def mesh_refined(nodes: int, before: int, off: float, was: float) -> str:
+def mesh_refined(nodes: int, before: int, off: float) -> str:
     advice = "; the data need more nodes: give a finer mesh" * (off > NOTABLE_ERROR)
     return (
         f"the mesh has {nodes} nodes in the place of {before}, more where the data need them: what "
-        f"is predicted is off by up to {off:.2g} noise sd, before by {was:.2g}{advice}"
+        f"is predicted is off by up to {off:.2g} noise sd{advice}"
     )
 
 

@@ -265,6 +265,9 @@ class FitOptions:
             read=devices_in,
         ),
     ] = None
+    refine: Annotated[
+        bool, Option("Then refine the mesh where the data need it, and fit again.")
+    ] = False
     resume: Annotated[bool, Option("Go on with a fit of this --out that was stopped.")] = False
     checkpoint_seconds: Annotated[float, Ge(0), Option("Keep the state of the fit so often.")] = (
         30.0

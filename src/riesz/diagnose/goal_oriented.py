@@ -81,11 +81,17 @@ def mesh_for_data(
     problem: InverseProblem,
     coordinates: Float[Array, " coordinate"],
     most_nodes: int = MOST_NODES,
+    begin: NestedMesh | None = None,
 ) -> NestedMesh:
-    """Cells are marked and cut until the error is not notable, or there are too many nodes."""
+    """Cells are marked and cut until the error is not notable, or there are too many nodes.
+
+    It may begin with a mesh that such a call has made of the problem, for other coordinates.
+    """
     check_can_refine(problem)
     own, parent = problem, np.arange(problem.forward.space.mesh.num_cells)
-    first = error = discretisation_error(problem, coordinates)
+    if begin is not None:
+        own, parent, _ = begin
+    error = discretisation_error(own, coordinates)
     while error.is_notable:
         worst = float(error.in_noise[error.worst])
         marked = cells_to_cut(cell_indicators(own, coordinates, error), worst)
@@ -101,7 +107,6 @@ def mesh_for_data(
         nodes=own.forward.space.mesh.num_nodes,
         before=problem.forward.space.mesh.num_nodes,
         off=float(error.in_noise[error.worst]),
-        was=float(first.in_noise[first.worst]),
     )
     return NestedMesh(own, parent, note)
 

@@ -113,8 +113,9 @@ class Case:
         """Fit, and keep the posterior in the run folder `out`.
 
         `engine` overrules the file: a name has the file's settings, a value its own. `check`,
-        `progress`, `time_limit` and `devices` are those of `rz.fit`. The state of the fit is kept
-        every `checkpoint_seconds`: with `resume`, one that was stopped goes on from there to the
+        `progress`, `time_limit` and `devices` are those of `rz.fit`. With `refine` the mesh is then
+        refined where the data need it, and fitted on again. The state of the fit is kept every
+        `checkpoint_seconds`: with `resume`, one that was stopped goes on from there to the
         same numbers, and one that is finished is read. `told` is called with what a user may want
         to know before the work begins.
         """

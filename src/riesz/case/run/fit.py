@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from riesz.case.data.covariates import LOCAL
 from riesz.case.file.problem import Case, inputs_content
@@ -32,12 +33,15 @@ from riesz.case.run.folder import (
     remove_unfinished,
 )
 from riesz.case.run.misfit import MISFIT, misfit_content
+from riesz.case.run.refine import REFINING, fit_on_refined_mesh, write_refined_mesh
+from riesz.case.run.stored_problem import case_before
 from riesz.comparison.compare import compare_before_fit, gain_by
 from riesz.deadline import Deadline
 from riesz.density.engine import AbstractEngine, Engine
 from riesz.diagnose.criticism.findings import Misfit
 from riesz.diagnose.criticism.predictive_checks import misfit_of
 from riesz.diagnose.facts import fit_facts
+from riesz.diagnose.goal_oriented import check_can_refine
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.errors import FileFormatError, RieszError, error_sentence
 from riesz.inference.fit import Choice, check_time, fit, with_notes
@@ -75,9 +79,11 @@ def fit_case(case: Case, options: FitOptions) -> Run:
     finished, out = check_options(options), Path(options.out)
     told = options.told or (lambda message: None)
     choice = case.choice(options.engine, options.density)
+    if options.refine:
+        check_can_refine(case.problem)
     case = decide_local(case, choice.engine)
     if finished:
-        return open_finished_run(out, case, choice, options.seed)
+        return open_finished_run(out, case, choice, options)
     told(f"engine {choice.engine.name}: {choice.why}")
     for note in case.notes:
         told(f"note: {note}")
@@ -99,12 +105,13 @@ def command_of(problem: Path, options: FitOptions) -> str:
     """The command that makes the same run; with an engine of Python's own, the call."""
     engine, density, limit = options.engine, options.density, options.time_limit
     if isinstance(engine, str | None) and isinstance(density, str | None):
-        names = ("out", "seed", "engine", "density", "check", "time_limit")
+        names = ("out", "seed", "engine", "density", "check", "time_limit", "refine")
         return shlex.join(["riesz", "fit", str(problem), *command_words(options, *names)])
     named = "" if engine is None else f"{in_python(engine)}, "
     named += "" if density is None else f"density={in_python(density)}, "
     named += f"seed={options.seed}, check={options.check}"
     named += "" if limit is None else f", time_limit={limit:g}"
+    named += ", refine=True" if options.refine else ""
     return f"rz.read_problem({str(problem)!r}).fit({str(options.out)!r}, {named})"
 
 
@@ -151,6 +158,7 @@ def run_case(
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
     start, deadline = perf_counter(), Deadline.after(options.time_limit)
     folder, limit = Path(options.out), options.time_limit
+    fitting, parent = deadline.sooner(FITTING), None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         posterior = fit(
@@ -160,17 +168,21 @@ def run_case(
             progress=options.progress,
             check=options.check,
             checkpoint=checkpoint,
-            time_limit=None if limit is None else FITTING * limit,
+            time_limit=None if limit is None else FITTING * limit / (1 + options.refine),
             devices=options.devices,
             mesh_error=case.tables.mesh_error,
         )
+        if options.refine:
+            posterior, parent = fit_on_refined_mesh(posterior, choice, options, fitting)
+            case = dataclasses.replace(case, problem=posterior.problem)
     seconds = perf_counter() - start + checkpoint.spent
     # Those that are in the posterior already are warned of as well; others come from libraries.
     others = dict.fromkeys(note_of_warning(one.message) for one in caught)
     posterior = with_notes(posterior, *(one for one in others if one not in posterior.notes))
     account = account_of(posterior, case, deadline, progress=options.progress)
     made = {"choice": choice, "command": command, "seed": options.seed, "seconds": seconds}
-    return make_run(folder, case, account.posterior, write_run(folder, case, account, **made))
+    numbers = write_run(folder, case, account, parent=parent, **made)
+    return make_run(folder, case, account.posterior, numbers)
 
 
 class Account(NamedTuple):
@@ -256,6 +268,7 @@ def write_run(
     command: str,
     seed: int,
     seconds: float,
+    parent: Int[np.ndarray, " cell"] | None = None,
 ) -> dict[str, Any]:
     """Write a run folder; returns the summary that its manifest holds, with notes as sentences.
 
@@ -297,6 +310,8 @@ def write_run(
         for name, content in inputs_content(case).items():
             write_bytes(partial / name, content)
         write_npz(partial / layout.MESH, case.coarse, {}, {})
+        if parent is not None:
+            write_refined_mesh(partial, case.problem, parent)
         save_posterior(partial / layout.POSTERIOR, posterior, overwrite=True)
         text = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
         write_bytes(partial / layout.SUMMARY, "\n".join([str(text), *case.remarks, ""]).encode())
@@ -355,18 +370,20 @@ def take_name(partial: Path, folder: Path) -> None:
         ) from None
 
 
-def open_finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:
+def open_finished_run(folder: Path, case: Case, choice: Choice, options: FitOptions) -> Run:
     """A finished run, which must be of this very fit."""
     run = read_run(folder)
     differing = differing_fits(
         fit_identity(
-            run.case.problem,
+            case_before(run).problem,
             run.numbers.get("first_engine", run.posterior.engine),
             run.posterior.seed,
             run.numbers["settings"],
         ),
-        fit_identity(case.problem, choice.engine.name, seed, choice.engine.settings()),
+        fit_identity(case.problem, choice.engine.name, options.seed, choice.engine.settings()),
     )
+    if options.refine != any(note.code in REFINING for note in run.notes):
+        differing = [*differing, "refine"]
     if differing:
         raise RieszError(
             f"{folder} is a finished run of another fit, which differs in {', '.join(differing)}: "

@@ -40,6 +40,10 @@ RUN = "run"
 PROBLEM = "problem.toml"
 MESH = "mesh.npz"
 
+REFINED = "refined.npz"
+"""The mesh that the fit ended on, where it was refined for the data, and in which cell of the one
+before each of its cells lies."""
+
 REQUIRED_FILES = (PROBLEM, TABLE, MESH)
 POSTERIOR = "posterior"
 DRAWS = "draws.npz"

@@ -1,0 +1,75 @@
+"""A fit on a mesh that is refined for the data, after one on the mesh of the problem file."""
+
+import dataclasses
+import math
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from riesz.case.options import FitOptions
+from riesz.case.run import folder as layout
+from riesz.case.run.stored_problem import PARENT
+from riesz.deadline import Deadline
+from riesz.density.engine import AbstractEngine
+from riesz.diagnose.goal_oriented import mesh_for_data
+from riesz.errors import RieszError, error_sentence
+from riesz.inference.fit import FAILURES, Choice, fit, with_notes
+from riesz.io.meshes.files import write_npz
+from riesz.notes import Note
+from riesz.posterior.posterior import Posterior
+from riesz.problem.problem import InverseProblem
+
+ROUNDS = 3
+"""Of refinement and a fit, each where the last one ended."""
+
+REFINING = ("mesh_refined", "not_refined")
+"""Notes, one of which a posterior has where this was asked for."""
+
+
+def fit_on_refined_mesh(
+    posterior: Posterior, choice: Choice, options: FitOptions, deadline: Deadline
+) -> tuple[Posterior, Int[np.ndarray, " cell"] | None]:
+    """The posterior on a mesh that is refined for the data, from where it is on the one at hand,
+    and the cell that each cell is part of; where that fails, a note says why.
+
+    The mean may move where the error was large: it is looked at again. There is no checkpoint: what
+    is stopped begins again from the first posterior, which has one.
+    """
+    problem, finer, parent = posterior.problem, None, None
+    try:
+        for _ in range(ROUNDS):
+            with deadline.enforce("before the mesh was refined"):
+                at = posterior.coordinate_mean()
+                finer = mesh_for_data(problem, at, begin=finer)
+            if finer.mesh.num_nodes == posterior.problem.forward.space.mesh.num_nodes:
+                break
+            left = deadline.remaining()
+            posterior = fit(
+                finer.problem,
+                dataclasses.replace(choice, engine=start_from(choice.engine, posterior)),
+                seed=options.seed,
+                progress=options.progress,
+                check=options.check,
+                time_limit=left if math.isfinite(left) else None,
+                devices=options.devices,
+            )
+            parent = finer.parent
+    except (RieszError, *FAILURES) as error:
+        return with_notes(posterior, Note("not_refined", error=error_sentence(error))), parent
+    assert finer is not None
+    return with_notes(posterior, finer.note), parent
+
+
+def start_from(engine: AbstractEngine, posterior: Posterior) -> AbstractEngine:
+    """From a posterior, where an engine can."""
+    with suppress(RieszError):
+        return engine.with_start(posterior)
+    return engine
+
+
+def write_refined_mesh(
+    folder: Path, problem: InverseProblem, parent: Int[np.ndarray, " cell"]
+) -> None:
+    write_npz(folder / layout.REFINED, problem.forward.space.mesh, {}, {PARENT: parent})
