@@ -12,7 +12,7 @@ from riesz.case.run.folder import REFINED, read_run
 from riesz.case.run.stored_problem import case_before
 from riesz.errors import RieszError
 
-PROBLEM = problem_toml(
+PROBLEM = 'mesh_error = "correct"\n' + problem_toml(
     domain=rectangle([1, 1], max_edge=0.4),
     noise=0.01,
     equation={"diffusion": 1.0, "source": "s"},

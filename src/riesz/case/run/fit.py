@@ -16,7 +16,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
 
 from riesz.case.data.covariates import LOCAL
 from riesz.case.file.problem import Case, inputs_content
@@ -41,7 +40,7 @@ from riesz.density.engine import AbstractEngine, Engine
 from riesz.diagnose.criticism.findings import Misfit
 from riesz.diagnose.criticism.predictive_checks import misfit_of
 from riesz.diagnose.facts import fit_facts
-from riesz.diagnose.goal_oriented import check_can_refine
+from riesz.diagnose.goal_oriented import NestedMesh, check_can_refine
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.errors import FileFormatError, RieszError, error_sentence
 from riesz.inference.fit import Choice, check_time, fit, with_notes
@@ -158,7 +157,7 @@ def run_case(
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
     start, deadline = perf_counter(), Deadline.after(options.time_limit)
     folder, limit = Path(options.out), options.time_limit
-    fitting, parent = deadline.sooner(FITTING), None
+    fitting, finer = deadline.sooner(FITTING), None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         posterior = fit(
@@ -173,15 +172,15 @@ def run_case(
             mesh_error=case.tables.mesh_error,
         )
         if options.refine:
-            posterior, parent = fit_on_refined_mesh(posterior, choice, options, fitting)
-            case = dataclasses.replace(case, problem=posterior.problem)
+            posterior, finer = fit_on_refined_mesh(case, posterior, choice, options, fitting)
+            case = case if finer is None else dataclasses.replace(case, problem=finer.problem)
     seconds = perf_counter() - start + checkpoint.spent
     # Those that are in the posterior already are warned of as well; others come from libraries.
     others = dict.fromkeys(note_of_warning(one.message) for one in caught)
     posterior = with_notes(posterior, *(one for one in others if one not in posterior.notes))
     account = account_of(posterior, case, deadline, progress=options.progress)
     made = {"choice": choice, "command": command, "seed": options.seed, "seconds": seconds}
-    numbers = write_run(folder, case, account, parent=parent, **made)
+    numbers = write_run(folder, case, account, finer=finer, **made)
     return make_run(folder, case, account.posterior, numbers)
 
 
@@ -268,7 +267,7 @@ def write_run(
     command: str,
     seed: int,
     seconds: float,
-    parent: Int[np.ndarray, " cell"] | None = None,
+    finer: NestedMesh | None = None,
 ) -> dict[str, Any]:
     """Write a run folder; returns the summary that its manifest holds, with notes as sentences.
 
@@ -310,8 +309,8 @@ def write_run(
         for name, content in inputs_content(case).items():
             write_bytes(partial / name, content)
         write_npz(partial / layout.MESH, case.coarse, {}, {})
-        if parent is not None:
-            write_refined_mesh(partial, case.problem, parent)
+        if finer is not None:
+            write_refined_mesh(partial, finer)
         save_posterior(partial / layout.POSTERIOR, posterior, overwrite=True)
         text = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
         write_bytes(partial / layout.SUMMARY, "\n".join([str(text), *case.remarks, ""]).encode())

@@ -5,21 +5,18 @@ import math
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-from jaxtyping import Int
-
+from riesz.case.file.problem import Case
 from riesz.case.options import FitOptions
 from riesz.case.run import folder as layout
 from riesz.case.run.stored_problem import PARENT
 from riesz.deadline import Deadline
 from riesz.density.engine import AbstractEngine
-from riesz.diagnose.goal_oriented import mesh_for_data
+from riesz.diagnose.goal_oriented import NestedMesh, mesh_for_data
 from riesz.errors import RieszError, error_sentence
 from riesz.inference.fit import FAILURES, Choice, fit, with_notes
 from riesz.io.meshes.files import write_npz
 from riesz.notes import Note
 from riesz.posterior.posterior import Posterior
-from riesz.problem.problem import InverseProblem
 
 ROUNDS = 3
 """Of refinement and a fit, each where the last one ended."""
@@ -29,20 +26,20 @@ REFINING = ("mesh_refined", "not_refined")
 
 
 def fit_on_refined_mesh(
-    posterior: Posterior, choice: Choice, options: FitOptions, deadline: Deadline
-) -> tuple[Posterior, Int[np.ndarray, " cell"] | None]:
-    """The posterior on a mesh that is refined for the data, from where it is on the one at hand,
-    and the cell that each cell is part of; where that fails, a note says why.
+    case: Case, posterior: Posterior, choice: Choice, options: FitOptions, deadline: Deadline
+) -> tuple[Posterior, NestedMesh | None]:
+    """The posterior on a mesh that is refined for the data, from where it is on the one at hand;
+    where that fails, a note says why. What was corrected before is no part of the problem.
 
     The mean may move where the error was large: it is looked at again. There is no checkpoint: what
     is stopped begins again from the first posterior, which has one.
     """
-    problem, finer, parent = posterior.problem, None, None
+    finer, fitted = None, None
     try:
         for _ in range(ROUNDS):
             with deadline.enforce("before the mesh was refined"):
                 at = posterior.coordinate_mean()
-                finer = mesh_for_data(problem, at, begin=finer)
+                finer = mesh_for_data(case.problem, at, begin=finer)
             if finer.mesh.num_nodes == posterior.problem.forward.space.mesh.num_nodes:
                 break
             left = deadline.remaining()
@@ -54,12 +51,13 @@ def fit_on_refined_mesh(
                 check=options.check,
                 time_limit=left if math.isfinite(left) else None,
                 devices=options.devices,
+                mesh_error=case.tables.mesh_error,
             )
-            parent = finer.parent
+            fitted = finer
     except (RieszError, *FAILURES) as error:
-        return with_notes(posterior, Note("not_refined", error=error_sentence(error))), parent
+        return with_notes(posterior, Note("not_refined", error=error_sentence(error))), fitted
     assert finer is not None
-    return with_notes(posterior, finer.note), parent
+    return with_notes(posterior, finer.note), fitted
 
 
 def start_from(engine: AbstractEngine, posterior: Posterior) -> AbstractEngine:
@@ -69,7 +67,5 @@ def start_from(engine: AbstractEngine, posterior: Posterior) -> AbstractEngine:
     return engine
 
 
-def write_refined_mesh(
-    folder: Path, problem: InverseProblem, parent: Int[np.ndarray, " cell"]
-) -> None:
-    write_npz(folder / layout.REFINED, problem.forward.space.mesh, {}, {PARENT: parent})
+def write_refined_mesh(folder: Path, finer: NestedMesh) -> None:
+    write_npz(folder / layout.REFINED, finer.mesh, {}, {PARENT: finer.parent})
