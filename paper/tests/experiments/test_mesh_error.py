@@ -40,8 +40,8 @@ def coarse() -> Case:
 def by_laplace(monkeypatch):
     """In place of a choice of engines, which takes its time."""
 
-    def fit(problem):
-        return rz.fit(problem, "laplace", check=False, progress=False)
+    def fit(problem, **how):
+        return rz.fit(problem, "laplace", check=False, progress=False, **how)
 
     monkeypatch.setattr(module, "fit", fit)
 
@@ -78,7 +78,7 @@ def test_readings_in_time_are_at_ends_of_periods_and_places_come_last():
 
 
 def test_a_fit_without_a_posterior_counts_in_no_mean(coarse, monkeypatch):
-    def late(problem):
+    def late(problem, **how):
         raise rz.RieszError("the time was over")
 
     monkeypatch.setattr(module, "case_at", lambda seed, number: coarse)

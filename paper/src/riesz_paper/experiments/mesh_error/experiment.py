@@ -92,7 +92,8 @@ SCORES = (
 def scores(case: Case, what: str) -> Row:
     """Of the intervals."""
     true = (case.own_state if what == CONTROL else case.true_state)[case.num_sensors :]
-    posterior, states = corrected(case) if what == CORRECT else fit_and_states(case, what)
+    posterior = fit_for(case, what)
+    states = states_at_places(case, posterior)
     low, high = np.quantile(states, TAILS, axis=0)
     # What is known exactly, beside a given value, has no width to be judged by.
     varies = high - low > 1e-9 * np.abs(states).max()
@@ -104,33 +105,21 @@ def scores(case: Case, what: str) -> Row:
     }
 
 
-def fit(problem: InverseProblem) -> Posterior:
-    return rz.fit(problem, progress=False, time_limit=FIT_SECONDS)
+def fit(problem: InverseProblem, **how: Any) -> Posterior:
+    return rz.fit(problem, progress=False, time_limit=FIT_SECONDS, **how)
 
 
 @lru_cache(maxsize=1)
 def fit_now(case: Case) -> Posterior:
-    return fit(case.fitted(case.true_state + case.noise, case.noise_sd))
+    return fit(case.fitted(case.true_state + case.noise, case.noise_sd), mesh_error="off")
 
 
-def fit_and_states(case: Case, what: str) -> tuple[Posterior, Draws]:
-    """As it is, or of data without an error of the mesh."""
+def fit_for(case: Case, what: str) -> Posterior:
+    """As it is, corrected, or of data without an error of the mesh."""
     if what == NOW:
-        posterior = fit_now(case)
-    else:
-        posterior = fit(case.fitted(case.own_state + case.noise, case.noise_sd))
-    return posterior, states_at_places(case, posterior)
-
-
-def corrected(case: Case) -> tuple[Posterior, Draws]:
-    """A second fit, of data less the estimated error, and states with that error added."""
-    n = case.num_sensors
-    shift = discretisation_error(case.everywhere, fit_now(case).coordinate_mean())
-    values = case.true_state + case.noise - shift.at_sensors
-    posterior = fit(case.fitted(values, np.hypot(case.noise_sd, shift.sd[:n])))
-    states = states_at_places(case, posterior)
-    unknown = shift.sd[n:] * np.random.default_rng(0).standard_normal(states.shape)
-    return posterior, states + shift.at_sensors[n:] + unknown
+        return fit_now(case)
+    state, how = (case.true_state, "correct") if what == CORRECT else (case.own_state, "off")
+    return fit(case.fitted(state + case.noise, case.noise_sd), mesh_error=how)
 
 
 def states_at_places(case: Case, posterior: Posterior) -> Draws:
