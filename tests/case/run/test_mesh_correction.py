@@ -1,6 +1,7 @@
 """`mesh_error = "correct"` in a problem file, from the fit to a prediction between the nodes."""
 
 import numpy as np
+import pytest
 from tests.small_problem import problem_toml, rectangle, written
 
 import riesz as rz
@@ -16,7 +17,7 @@ def truth(places):
     return places[:, 0] - places[:, 0] ** 2 / 2
 
 
-def run_with(folder, mesh_error):
+def run_with(folder, mesh_error, **options):
     rng = np.random.default_rng(0)
     wells = rng.uniform(0.05, 0.95, (20, 2))
     values = truth(wells) + NOISE * rng.normal(size=20)
@@ -25,7 +26,7 @@ def run_with(folder, mesh_error):
     folder.mkdir()
     table = "\n".join(["x,y,value", *rows, ""])
     path = written(folder, f'mesh_error = "{mesh_error}"\n{text}', table)
-    return read_problem(path).fit(folder / "run", check=False, progress=False)
+    return read_problem(path).fit(folder / "run", check=False, progress=False, **options)
 
 
 def state(run, stat):
@@ -48,3 +49,13 @@ def test_a_run_is_corrected_and_read_again(tmp_path):
     np.testing.assert_allclose(state(again, "mean"), state(run, "mean"))
     computed = rz.predict(again.posterior, "u", PLACES, num_draws=400)
     assert np.abs(computed.mean - truth(PLACES)).max() < 4 * NOISE
+
+
+@pytest.mark.slow
+def test_a_refined_mesh_is_corrected_by_what_it_misses_itself(tmp_path):
+    run = run_with(tmp_path / "both", "correct", refine=True)
+    assert off(run) < 4
+    shift = run.posterior.mesh_shift
+    assert shift is not None
+    assert shift.at_nodes(run.posterior.problem.forward.space.mesh).shape[1] < len(shift.states[0])
+    assert off(read_run(run.folder)) < 4
