@@ -70,6 +70,7 @@ from .amortise.engine import Amortise as Amortise
 from .inference.fit import fit as fit
 from .prediction.predict import predict as predict
 from .prediction.measure_next import measure_next as measure_next
+from .diagnose.goal_oriented import refine as refine
 from .diagnose.summary import summary as summary
 from .comparison.compare import compare as compare
 from .case.file.problem import read_problem as read_problem

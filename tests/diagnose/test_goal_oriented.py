@@ -53,7 +53,7 @@ def test_where_nodes_are_too_few_a_warning_says_so():
     normal = MeanField(jnp.zeros(1), jnp.zeros(1))
     posterior = rz.Posterior(problem, normal, ExactStates())
     with pytest.warns(NoteWarning, match="the data need more nodes"):
-        finer = rz.diagnose.refine(problem, posterior, most_nodes=400)
+        finer = rz.refine(problem, posterior, most_nodes=400)
     assert 225 < finer.forward.space.mesh.num_nodes <= 400
 
 

@@ -7,7 +7,6 @@ from .criticism.findings import Misfit as Misfit
 from .criticism.predictive_checks import misfit as misfit
 from .discretisation import MeshShift as MeshShift
 from .discretisation import mesh_error as mesh_error
-from .goal_oriented import refine as refine
 from .held_out import HeldOut as HeldOut
 from .held_out import leave_one_out as leave_one_out
 from .importance import SurrogateError as SurrogateError

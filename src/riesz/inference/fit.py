@@ -266,6 +266,7 @@ def escalate(
     if not choice.then:
         return correct(run_checked(problem, choice.engine, how), choice.engine, how), ()
     best, failed, inadequacy, start, is_moved = None, None, None, None, False
+    stated, before = problem, None  # without what the mesh misses, and a posterior with it
     notes = [Note("auto_started", engine=choice.engine.name, reason=choice.why)]
     waiting = [choice.engine, *choice.then]
     while waiting:
@@ -285,12 +286,13 @@ def escalate(
         except RieszError as error:
             failed, inadequacy = error, Inadequacy(Note("engine_failed", error=str(error)))
         else:
-            best = start = correct(posterior, engine, how, best)
+            best = start = before = correct(posterior, engine, how, before)
             problem = best.problem
             inadequacy = try_inadequacy(best, how)
             if inadequacy is not None and inadequacy.higher_mode is not None and not is_moved:
                 waiting.insert(0, engine)
                 start, is_moved = inadequacy.higher_mode, True
+                problem, before = stated, None
                 how = how._replace(checkpoint=SecondRunCheckpoint(how.checkpoint))
         if inadequacy is None:
             notes.append(Note("engine_adequate", engine=engine.name))
