@@ -132,7 +132,10 @@ def with_mesh_shift(posterior: Posterior, how: RunSettings) -> Posterior:
     """With what a finer discretisation adds, or a note of why that is not known."""
     try:
         with how.deadline.enforce("before the mesh was checked"):
-            return dataclasses.replace(posterior, mesh_shift=mesh_error(posterior))
+            shift = mesh_error(posterior)
     except (RieszError, *FAILURES) as error:
         note = Note("check_failed", what="the mesh", error=error_sentence(error))
         return with_notes(posterior, note)
+    if how.mesh_error != "correct" and posterior.problem.time is not None:
+        shift = dataclasses.replace(shift, states=shift.states[:0])  # of all times, for nobody
+    return dataclasses.replace(posterior, mesh_shift=shift)
