@@ -202,14 +202,10 @@ def fit(
     if mesh_error != "off" and posterior.mesh_shift is None:
         posterior = with_mesh_shift(posterior, how)
     posterior = with_notes(posterior, *note_on_discontinuity(without_derivative(problem)))
-    if posterior.mesh_shift is not None:
-        told = posterior.mesh_shift.note()
-        if told.severity is Severity.INFO:
-            steps = (*steps, told)
-        else:
-            posterior = with_notes(posterior, told)
-    warn_of(posterior.notes, posterior.engine)
-    return with_notes(posterior, *steps, *note_on_first_order(problem))
+    told = () if posterior.mesh_shift is None else (posterior.mesh_shift.note(),)
+    bad = (note for note in told if note.severity is Severity.WARNING)
+    warn_of((*posterior.notes, *bad), posterior.engine)
+    return with_notes(posterior, *steps, *note_on_first_order(problem), *told)
 
 
 def note_on_first_order(problem: InverseProblem) -> tuple[Note, ...]:

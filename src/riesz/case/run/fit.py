@@ -32,8 +32,8 @@ from riesz.case.run.folder import (
     remove_unfinished,
 )
 from riesz.case.run.misfit import MISFIT, misfit_content
-from riesz.case.run.refine import REFINING, fit_on_refined_mesh, write_refined_mesh
-from riesz.case.run.stored_problem import case_before
+from riesz.case.run.refine import REFINING, fit_on_refined_mesh
+from riesz.case.run.stored_problem import PARENT, case_before
 from riesz.comparison.compare import compare_before_fit, gain_by
 from riesz.deadline import Deadline
 from riesz.density.engine import AbstractEngine, Engine
@@ -310,7 +310,7 @@ def write_run(
             write_bytes(partial / name, content)
         write_npz(partial / layout.MESH, case.coarse, {}, {})
         if finer is not None:
-            write_refined_mesh(partial, finer)
+            write_npz(partial / layout.REFINED, finer.mesh, {}, {PARENT: finer.parent})
         save_posterior(partial / layout.POSTERIOR, posterior, overwrite=True)
         text = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
         write_bytes(partial / layout.SUMMARY, "\n".join([str(text), *case.remarks, ""]).encode())

@@ -3,18 +3,14 @@
 import dataclasses
 import math
 from contextlib import suppress
-from pathlib import Path
 
 from riesz.case.file.problem import Case
 from riesz.case.options import FitOptions
-from riesz.case.run import folder as layout
-from riesz.case.run.stored_problem import PARENT
 from riesz.deadline import Deadline
 from riesz.density.engine import AbstractEngine
 from riesz.diagnose.goal_oriented import NestedMesh, mesh_for_data
 from riesz.errors import RieszError, error_sentence
 from riesz.inference.fit import FAILURES, Choice, fit, with_notes
-from riesz.io.meshes.files import write_npz
 from riesz.notes import Note
 from riesz.posterior.posterior import Posterior
 
@@ -65,7 +61,3 @@ def start_from(engine: AbstractEngine, posterior: Posterior) -> AbstractEngine:
     with suppress(RieszError):
         return engine.with_start(posterior)
     return engine
-
-
-def write_refined_mesh(folder: Path, finer: NestedMesh) -> None:
-    write_npz(folder / layout.REFINED, finer.mesh, {}, {PARENT: finer.parent})
