@@ -86,20 +86,24 @@ def test_an_equation_with_upwinding_takes_a_refined_mesh():
     assert estimate.note().severity is Severity.INFO
 
 
-@pytest.mark.parametrize(("scheme", "order"), [("euler", 1), ("sdirk2", 2)])
-def test_half_steps_tell_the_error_of_steps(scheme, order):
+def decay(prior, scheme, steps, times, values, *, noise):
     """u' = -k u of a state that is the same everywhere: what remains is exp(-k t)."""
-    sensors, times = np.full((3, 2), 0.4), np.array([0.25, 0.5, 1.0])
-    problem = rz.inverse_problem(
+    return rz.inverse_problem(
         rz.rectangle((2, 2)),
         rz.storage(1.0) + rz.reaction("k") + rz.diffusion(1.0),
-        latents={"k": dist.Normal(1.5, 0.1)},
-        times=np.linspace(0, 1, 9),
+        latents={"k": prior},
+        times=np.linspace(0, 1, steps + 1),
         initial=1.0,
         scheme=scheme,
-        observations=rz.observations(sensors, np.zeros(3), times=times),
-        likelihood=rz.Gaussian(0.01),
+        observations=rz.observations(np.full((len(times), 2), 0.4), values, times=times),
+        likelihood=rz.Gaussian(noise),
     )
+
+
+@pytest.mark.parametrize(("scheme", "order"), [("euler", 1), ("sdirk2", 2)])
+def test_half_steps_tell_the_error_of_steps(scheme, order):
+    times = np.array([0.25, 0.5, 1.0])
+    problem = decay(dist.Normal(1.5, 0.1), scheme, 8, times, np.zeros(3), noise=0.01)
     estimate, ratio = effectivity(problem, np.exp(-1.5 * times))
     assert ratio.min() > 0.85
     assert ratio.max() < 1.15

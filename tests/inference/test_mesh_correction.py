@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from tests.diagnose.test_mesh_error import PI, poisson
+from tests.diagnose.test_mesh_error import PI, decay, poisson
 
 import riesz as rz
 from riesz.diagnose.discretisation import discretisation_error
@@ -103,25 +103,14 @@ def test_a_corrected_posterior_is_kept_and_read(tmp_path):
 
 
 def test_steps_are_corrected_at_times_that_were_not_read():
-    """u' = -k u, by long steps of Euler's."""
     rate, read, asked = 1.5, np.linspace(0.2, 1.0, 9), np.array([0.33, 0.5, 0.95])
     rng = np.random.default_rng(0)
-    sensors = np.full((9, 2), 0.4)
     values = np.exp(-rate * read) + 0.002 * rng.normal(size=9)
-    problem = rz.inverse_problem(
-        rz.rectangle((2, 2)),
-        rz.storage(1.0) + rz.reaction("k") + rz.diffusion(1.0),
-        latents={"k": dist.Normal(1.0, 1.0)},
-        times=np.linspace(0, 1, 17),
-        initial=1.0,
-        scheme="euler",
-        observations=rz.observations(sensors, values, times=read),
-        likelihood=rz.Gaussian(0.002),
-    )
+    problem = decay(dist.Normal(1.0, 1.0), "euler", 16, read, values, noise=0.002)
     own, corrected = fitted(problem), fitted(problem, mesh_error="correct")
     errors = [abs(one.mean("k") - rate) for one in (own, corrected)]
     assert errors[1] < errors[0] / 3
-    for place in (None, sensors[:1]):
+    for place in (None, np.array([[0.4, 0.4]])):
         state = rz.predict(corrected, "u", place, times=asked)
         mean, sd = (np.reshape(one, (3, -1))[:, 0] for one in (state.mean, state.sd))
         assert np.abs((mean - np.exp(-rate * asked)) / sd).max() < 3

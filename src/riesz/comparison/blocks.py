@@ -1,4 +1,4 @@
-"""Sensors in blocks on the map, each to be foretold from all others; what lies together stays so.
+"""Sensors in blocks on the map, each to be predicted from all others; what lies together stays so.
 
 Where neighbours know each other's values, leaving out one at a time says little of places without
 any measurement: leaving out a block does (Roberts et al. 2017).

@@ -46,7 +46,7 @@ def compare(
 ) -> Comparison:
     """Hold models of the same observations against each other, and against kriging and a plane.
 
-    Each observation is foretold from all others, and each of some `blocks` on the map (by default
+    Each observation is predicted from all others, and each of some `blocks` on the map (by default
     up to eight, by k-means; or the number of each observation's own) from those outside it: by
     closed forms where all but few unknowns are integrated out, else by weights of draws. Where
     weights fail, a block takes another fit: of the scales of a model by closed forms, or of the

@@ -33,7 +33,7 @@ from riesz.inference.run import (
     with_mesh_shift,
     with_notes,
 )
-from riesz.inference.table import AUTO, DensityName, MeshError, MethodName, engine_of
+from riesz.inference.table import AUTO, DensityName, MeshErrorUse, MethodName, engine_of
 from riesz.method.base import AbstractMethod
 from riesz.method.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondRunCheckpoint
 from riesz.method.newton import NEGLIGIBLE, find_modes
@@ -165,7 +165,7 @@ def fit(
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
     time_limit: float | None = None,
     devices: Wanted | None = None,
-    mesh_error: MeshError | str = "off",
+    mesh_error: MeshErrorUse | str = "off",
 ) -> Posterior:
     """The posterior by a method, such as `rz.MCMC(num_chains=4)`, or by those that suit.
 
@@ -189,8 +189,8 @@ def fit(
     if not isinstance(problem, InverseProblem):
         raise RieszError(f"found a {type(problem).__name__}: give rz.inverse_problem(...).")
     check_time(time_limit)
-    if mesh_error not in get_args(MeshError):
-        raise RieszError(f"mesh_error is {mesh_error!r}: give {any_of(get_args(MeshError))}.")
+    if mesh_error not in get_args(MeshErrorUse):
+        raise RieszError(f"mesh_error is {mesh_error!r}: give {any_of(get_args(MeshErrorUse))}.")
     shared = devices_of(devices)
     check_processes(shared, time_limit)
     deadline = Deadline.after(time_limit)
@@ -304,7 +304,7 @@ def escalate(
 
 
 def try_inadequacy(posterior: Posterior, how: RunSettings) -> Inadequacy | None:
-    """What is lacking; a look that fails must not cost the posterior."""
+    """What is missing; a look that fails must not cost the posterior."""
     try:
         with how.deadline.enforce("before anybody looked for other peaks"):
             return find_inadequacy(posterior, how.seed)

@@ -16,7 +16,7 @@ from riesz.posterior.posterior import EXACT
 AUTO, AMORTISE, SURROGATE = "auto", "amortise", "surrogate"
 
 MethodName = Literal["auto", "laplace", "gaussian-vi", "mcmc", "amortise"]
-MeshError = Literal["correct", "report", "off"]
+MeshErrorUse = Literal["correct", "report", "off"]
 """What is done about the error of the discretisation."""
 
 DensityName = Literal["exact", "marginal", "reduced-basis", "surrogate", "relaxed"]

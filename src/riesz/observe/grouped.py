@@ -33,28 +33,28 @@ SECONDS = 86_400.0
 
 
 class DriftFilter(AbstractFactor):
-    """Readings with errors of their own about a drift: each foretold from those before it."""
+    """Readings with errors of their own about a drift: each predicted from those before it."""
 
     lanes: Lanes
     decay: Float[Array, "step lane"]  # of the drift, since the reading before
-    gain: Float[Array, "step lane"]  # the share of what was not foretold that is drift
-    spread: Float[Array, "step lane"]  # the sd of what is not foretold
+    gain: Float[Array, "step lane"]  # the share of what was not predicted that is drift
+    spread: Float[Array, "step lane"]  # the sd of what is not predicted
 
     def white(self, columns: Columns) -> Columns:
         def step(drift, given):
             value, decay, gain, spread = given
-            foretold = decay[:, None] * drift
-            new = value - foretold
-            return foretold + gain[:, None] * new, new / spread[:, None]
+            predicted = decay[:, None] * drift
+            new = value - predicted
+            return predicted + gain[:, None] * new, new / spread[:, None]
 
         return self.along(step, columns)
 
     def colour(self, columns: Columns) -> Columns:
         def step(drift, given):
             white, decay, gain, spread = given
-            foretold = decay[:, None] * drift
+            predicted = decay[:, None] * drift
             new = spread[:, None] * white
-            return foretold + gain[:, None] * new, foretold + new
+            return predicted + gain[:, None] * new, predicted + new
 
         return self.along(step, columns)
 

@@ -112,10 +112,10 @@ class MeshShift(eqx.Module):
         operator = point_operator(P2(mesh), points, tolerance=tolerance)
         return np.asarray(operator.to_scipy() @ self.states.T).T
 
-    def bulges(self, mesh: Mesh) -> Float[np.ndarray, "row edge"]:
-        """How far it lies above the line between two nodes, half-way."""
-        ends, _ = cell_edges(mesh)
-        return self.states[:, mesh.num_nodes :] - self.states[:, ends].mean(axis=2)
+    def bulges(self, mesh: Mesh, row: int) -> Float[np.ndarray, "cell local_edge"]:
+        """How far it lies above the line between two nodes of a cell, half-way."""
+        (ends, of_cells), state = cell_edges(mesh), self.states[row]
+        return (state[mesh.num_nodes :] - state[ends].mean(axis=1))[of_cells]
 
     def shares(self, num_draws: int, seed: int) -> Float[np.ndarray, "draw 1"]:
         """How much of it there is in each draw, about one."""

@@ -214,7 +214,7 @@ def draws_and_readings(
             name: own + share * readings[name].of_shift(shift.at(mesh, readings[name].points))
             for name, own in every["read"].items()
         }
-        bulges = shift.bulges(mesh)[row]
+        bulges = shift.bulges(mesh, row)
     result = finite_draws(every)
     result["unknowns"] = {
         name: values_to_store(problem, name, own) for name, own in result["unknowns"].items()

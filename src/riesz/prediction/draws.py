@@ -18,7 +18,6 @@ from scipy.special import ndtri
 from riesz.arrays import evenly_spaced
 from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
-from riesz.mesh.facets import cell_edges
 from riesz.mesh.location import Location
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import node_shares
@@ -89,12 +88,12 @@ def interpolation(mesh: Mesh, where: Location) -> sp.csr_array:
 
 
 def bulges_at(
-    mesh: Mesh, where: Location, bulges: Float[np.ndarray, " edge"]
+    mesh: Mesh, where: Location, bulges: Float[np.ndarray, "cell local_edge"]
 ) -> Float[np.ndarray, " place"]:
     """How far a function that is quadratic along each edge lies above linear interpolation."""
     ends = np.array(list(combinations(range(mesh.dim + 1), 2)))
     share = 4 * where.barycentric[:, ends].prod(axis=2)
-    return (share * bulges[cell_edges(mesh)[1][where.cell]]).sum(axis=1)
+    return (share * bulges[where.cell]).sum(axis=1)
 
 
 class NodalDraws(eqx.Module):
@@ -102,7 +101,8 @@ class NodalDraws(eqx.Module):
 
     at_nodes: Quantised = eqx.field(metadata=PER_DRAW)
     is_log: bool
-    bulges: Float[np.ndarray, " edge"] | None = None  # above the line between nodes, half-way
+    # Above the line between two nodes, half-way.
+    bulges: Float[np.ndarray, "cell local_edge"] | None = None
 
     def at(self, mesh: Mesh, where: Location | None) -> AtPlaces:
         values = self.at_nodes.values()
