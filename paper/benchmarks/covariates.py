@@ -92,7 +92,7 @@ class FromFile:
             self.first = problem
         # Words that name the same differ by rounded scales, which would be compiled again.
         problem = jax.tree.unflatten(jax.tree.structure(self.first), jax.tree.leaves(problem))
-        posterior = rz.fit(problem, "conditional", progress=False)
+        posterior = rz.fit(problem, rz.Laplace(), density=rz.Marginal(), progress=False)
         names = case.tables.observations
         encodings = every_encoding(case.prepared, names.log_covariates, curved=names.curved)
         found = self.case.covariates(left_out)

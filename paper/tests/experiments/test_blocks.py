@@ -6,6 +6,7 @@ import pytest
 
 from riesz_paper.experiments.blocks.chains import Chain, side_by_side
 from riesz_paper.experiments.blocks.experiment import (
+    ENGINES,
     NO_CHAINS,
     NOT_CHECKED,
     SIZES,
@@ -121,6 +122,6 @@ def test_chains_of_other_processes_come_in_their_order():
 
 @pytest.mark.slow
 def test_approximations_are_checked_by_exact_solves():
-    row = approximate_row("laplace", {}, 0, SIZES["smoke"])
+    row = approximate_row(ENGINES["laplace"], 0, SIZES["smoke"])
     assert np.isfinite(row["k_hat"])
     assert row["weighed_draws"] > 0

@@ -102,7 +102,7 @@ def run(tmp_path, monkeypatch, *plans):
 @pytest.mark.slow
 def test_one_compilation_serves_all_data_sets_on_a_mesh(tmp_path, monkeypatch):
     """On 9 x 9 nodes, with a training too short to be any good."""
-    short = methods.Emulate(
+    short = methods.ENGINE.with_settings(
         width=8, features=8, patch_nodes=16, coarse_patch_nodes=9, num_samples=4,
         readout_batches=4, rounds=1,
     )  # fmt: skip
