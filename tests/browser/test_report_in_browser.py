@@ -197,12 +197,13 @@ def test_a_dot_on_the_map_of_residuals_tells_what_it_is(browser, page, window):
     assert not [one for one in browser.get_log("browser") if one["level"] == "SEVERE"]
 
 
-def test_arrows_of_flow_are_drawn_where_they_are_asked_for(opened):
+@pytest.mark.parametrize("layer", ["flow", "mesh"])
+def test_a_layer_is_drawn_where_it_is_asked_for(opened, layer):
     before = opened.execute_script(MAP_PIXELS)
-    box = opened.find_element("id", "show-flow")
+    box = opened.find_element("id", f"show-{layer}")
     box.click()
     assert opened.execute_script(MAP_PIXELS) != before
-    screenshot(opened, "desktop-flow")
+    screenshot(opened, f"desktop-{layer}")
     box.click()
     assert opened.execute_script(MAP_PIXELS) == before
 

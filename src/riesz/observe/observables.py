@@ -6,7 +6,7 @@ An observable says what; on the mesh of a problem it becomes sensors.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -49,6 +49,9 @@ class Placed(NamedTuple):
 class AbstractObservable(eqx.Module):
     """What one data set measures, sensor by sensor."""
 
+    kind: ClassVar[str] = ""
+    """In a few words."""
+
     @property
     @abstractmethod
     def num_sensors(self) -> int: ...
@@ -59,9 +62,8 @@ class AbstractObservable(eqx.Module):
     ) -> Placed:
         """The sensors on the mesh of a problem."""
 
-    @abstractmethod
     def describe(self) -> str:
-        """In a few words."""
+        return self.kind
 
 
 class AbstractAtPoints(AbstractObservable):
@@ -106,15 +108,13 @@ def sensor_points(
 class AtPoints(AbstractAtPoints):
     """The state at points, one row of coordinates each."""
 
+    kind = "values at points"
     points: given.Points = eqx.field(converter=given.as_point_rows)
 
     def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         return Placed(LinearSensors(rows_at(forward, self.points, tolerance)), self.points)
-
-    def describe(self) -> str:
-        return "values at points"
 
 
 def averaging_rows(
@@ -145,6 +145,7 @@ class AverageOver(AbstractObservable):
     interval, two numbers. On an axisymmetric space it is the average over what the area sweeps.
     """
 
+    kind = "averages over areas"
     areas: tuple[Any, ...] = eqx.field(converter=given.as_areas)
 
     @property
@@ -160,13 +161,11 @@ class AverageOver(AbstractObservable):
             result = [about_axis(one, mesh) for one in result]
         return Placed(*averaging_rows(forward, result))
 
-    def describe(self) -> str:
-        return "averages over areas"
-
 
 class AverageAlong(AbstractObservable):
     """The average of the state along lines, each an array of its points: a screen, a transect."""
 
+    kind = "averages along lines"
     lines: tuple[Any, ...] = eqx.field(converter=given.as_lines)
 
     @property
@@ -179,9 +178,6 @@ class AverageAlong(AbstractObservable):
         mesh = forward.space.mesh
         return Placed(*averaging_rows(forward, [along_line(mesh, one) for one in self.lines]))
 
-    def describe(self) -> str:
-        return "averages along lines"
-
 
 class GradientAt(AbstractAtPoints):
     """The slope of the state at points, along directions: one for all, or one each.
@@ -190,6 +186,7 @@ class GradientAt(AbstractAtPoints):
     (the second with quadratic elements).
     """
 
+    kind = "slopes at points"
     points: given.Points = eqx.field(converter=given.as_point_rows)
     directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=given.as_vectors)
 
@@ -210,13 +207,11 @@ class GradientAt(AbstractAtPoints):
         rows = sp.coo_array(entries, shape=(len(cell), space.num_dofs))
         return Placed(LinearSensors(functionals(rows, forward.dtype)), self.points)
 
-    def describe(self) -> str:
-        return "slopes at points"
-
 
 class DifferenceBetween(AbstractAtPoints):
     """The state at points less that at others, as a differential gauge reads it."""
 
+    kind = "differences between points"
     points: given.Points = eqx.field(converter=given.as_point_rows)
     others: given.Points = eqx.field(converter=given.as_point_rows)
 
@@ -234,13 +229,11 @@ class DifferenceBetween(AbstractAtPoints):
         rows = functionals(here.to_scipy() - there.to_scipy(), forward.dtype)
         return Placed(LinearSensors(rows), (self.points + self.others) / 2)
 
-    def describe(self) -> str:
-        return "differences between points"
-
 
 class FluxAlong(AbstractAtPoints):
     r"""The flux at points along directions, such as Darcy's $-a\nabla u\cdot d$."""
 
+    kind = "fluxes at points"
     points: given.Points = eqx.field(converter=given.as_point_rows)
     directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=given.as_vectors)
 
@@ -250,9 +243,6 @@ class FluxAlong(AbstractAtPoints):
         where = sensor_points(forward, self.points, tolerance)
         along = given.unit_vectors(self.directions, len(self.points), forward.space.mesh.dim)
         return Placed(FluxComponents(where, jnp.asarray(along, forward.dtype)), self.points)
-
-    def describe(self) -> str:
-        return "fluxes at points"
 
 
 def prescribed_alone(forward: BoundaryValueProblem) -> dict[str, Int[Array, " _"]]:

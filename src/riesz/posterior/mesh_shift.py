@@ -117,6 +117,11 @@ class MeshShift(eqx.Module):
         (ends, of_cells), state = cell_edges(mesh), self.states[row]
         return (state[mesh.num_nodes :] - state[ends].mean(axis=1))[of_cells]
 
+    def worst_in_cells(self, mesh: Mesh) -> Float[np.ndarray, " cell"]:
+        """The largest error, at any time or in any experiment."""
+        points = np.hstack([mesh.cells, mesh.num_nodes + cell_edges(mesh)[1]])
+        return np.abs(self.states).max(axis=0)[points].max(axis=1)
+
     def shares(self, num_draws: int, seed: int) -> Float[np.ndarray, "draw 1"]:
         """How much of it there is in each draw, about one."""
         drawn = np.random.default_rng([seed, num_draws]).normal(size=(num_draws, 1))

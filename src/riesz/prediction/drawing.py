@@ -220,6 +220,7 @@ def draws_and_readings(
         name: values_to_store(problem, name, own) for name, own in result["unknowns"].items()
     }
     distribution, shifts = posterior.distribution, shifts_of(problem, result)
+    known = posterior.mesh_shift
     drawn = PosteriorDraws(
         mesh=mesh,
         seed=seed,
@@ -237,6 +238,7 @@ def draws_and_readings(
         learned=()
         if for_summary
         else contractions_of(problem, draw_names(problem), result["unknowns"], num_draws, seed),
+        mesh_error=None if known is None else known.worst_in_cells(mesh),
     )
     return drawn, result["read"]
 

@@ -241,6 +241,7 @@ class PosteriorDraws(eqx.Module):
     gains: Mapping[str, Float[np.ndarray, " draw"]] = eqx.field(metadata=PER_DRAW)
     outflows: Mapping[str, Float[np.ndarray, " draw"]] = eqx.field(metadata=PER_DRAW)
     learned: tuple[Contraction, ...]
+    mesh_error: Float[np.ndarray, " cell"] | None = None  # of the state, at most
 
     @property
     def num_draws(self) -> int:

@@ -230,9 +230,6 @@ class GaussianField(AbstractArrayLatent):
             return rest
         return as_like(self.whitening, rest).astype(rest.dtype) @ rest
 
-    def describe(self) -> str:
-        return self.description
-
 
 def cell_values(local: PyTree[Array], kind: str) -> PyTree[Array]:
     """What a field gathered from the cell, which there is none of at a prescribed value."""

@@ -157,9 +157,6 @@ class ScaledField(fields.AbstractArrayLatent):
     def labels(self) -> tuple[str, ...]:
         return scale_labels(self.num_scales - 1) + tuple(map(str, range(self.num_rest)))
 
-    def describe(self) -> str:
-        return self.description
-
 
 class ScaledNodes(fields.AbstractArrayLatent):
     """The same, where `z` holds the field's values at the nodes."""

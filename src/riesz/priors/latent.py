@@ -35,6 +35,9 @@ ManyZ = dict[str, PyTree[Float[Array, "draw ..."]]]
 class AbstractLatent(eqx.Module):
     """One unknown of an inverse problem with its prior."""
 
+    description = ""
+    """The prior in a few words, in physical units."""
+
     num_scales = 0
     """How many of its coordinates, the first ones, are scales of what the others make."""
 
@@ -75,9 +78,8 @@ class AbstractLatent(eqx.Module):
         """A word for each coordinate, to tell them apart."""
         return tuple(map(str, range(self.num_coordinates)))
 
-    @abstractmethod
     def describe(self) -> str:
-        """The prior in a few words, in physical units."""
+        return self.description
 
 
 @eqx.filter_jit

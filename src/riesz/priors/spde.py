@@ -53,9 +53,6 @@ class NodalLatent(fields.AbstractFieldLatent):
         operator = self.operator
         return self.solver.with_product(operator.__matmul__, operator, self.prepared, rhs)
 
-    def describe(self) -> str:
-        return self.description
-
 
 class ScaledNodalLatent(fields.AbstractFieldLatent):
     r"""The same with an sd and a length scale that are unknown too; their coordinates come first.
@@ -95,9 +92,6 @@ class ScaledNodalLatent(fields.AbstractFieldLatent):
 
     def labels(self) -> tuple[str, ...]:
         return scale_labels(1) + tuple(map(str, range(len(self.root_volumes))))
-
-    def describe(self) -> str:
-        return self.description
 
 
 class SPDEField(AbstractFieldPrior):

@@ -164,6 +164,16 @@ def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
     )
 
 
+def test_the_mesh_is_drawn_where_it_is_not_too_fine(content, text, monkeypatch):
+    mesh, found = content.draws.mesh, page_data(content)["mesh"]
+    assert 'id="show-mesh"' in text
+    np.testing.assert_allclose(np.transpose([found["x"], found["y"]]), mesh.nodes)
+    assert mesh.num_nodes - len(found["edges"]) + mesh.num_cells == 1  # Euler, of a disc
+    monkeypatch.setattr("riesz.case.report.page.MOST_EDGES", 10)
+    assert page_data(content)["mesh"] is None
+    assert 'id="show-mesh"' not in page(content)
+
+
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory):
     """The content of a run of logarithms, of which four of nine are only below a limit."""

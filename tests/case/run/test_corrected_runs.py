@@ -6,6 +6,7 @@ from tests.small_problem import problem_toml, rectangle, written
 
 import riesz as rz
 from riesz.case.file.problem import read_problem
+from riesz.case.report.content import content_of
 from riesz.case.run.folder import read_run
 
 NOISE = 0.001
@@ -47,6 +48,13 @@ def test_a_run_is_corrected_and_read_again(tmp_path):
     assert "corrected by that" in (run.folder / "summary.txt").read_text()
     again = read_run(run.folder)
     np.testing.assert_allclose(state(again, "mean"), state(run, "mean"))
+    mapped = content_of(again).maps[-1]
+    assert mapped.name == "mesh error"
+    assert mapped.title == "error of the mesh in value, before it is corrected"
+    shift = again.posterior.mesh_shift
+    assert shift is not None
+    seen = np.abs(shift.at(again.draws().mesh, PLACES)).max()
+    assert seen <= mapped.mean.max() < 2 * seen
     computed = rz.predict(again.posterior, "u", PLACES, num_draws=400)
     assert np.abs(computed.mean - truth(PLACES)).max() < 4 * NOISE
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from riesz.fem.linear import host_band
 from riesz.fem.linear.host_band import WIDEST, BandFactors
-from riesz.fem.linear.host_lu import Pattern, elimination_of, lu_solve, solve_one
+from riesz.fem.linear.host_lu import Pattern, elimination_of, lu_solve, solver_of
 
 
 def chain(length: int) -> sp.csr_array:
@@ -44,7 +44,7 @@ def test_a_band_solves_for_one_and_for_several_right_hand_sides(transposed):
     assert as_band(matrix) is not None
     sides = np.random.default_rng(0).normal(size=(54, 3))
     for side in (sides, sides[:, 0]):
-        solution = solve_one(*parts(matrix), side, transposed=transposed)
+        solution = solver_of(*parts(matrix), transposed=transposed)(side)
         np.testing.assert_allclose(matrix @ solution, side, atol=1e-12)
 
 
@@ -55,7 +55,7 @@ def test_a_matrix_that_is_met_again_is_not_factorised_again(monkeypatch):
         host_band.BandMatrix, "factorise", lambda *a: (calls.append(1), whole(*a))[1]
     )
     for side in np.random.default_rng(0).normal(size=(3, 54)):
-        np.testing.assert_allclose(matrix @ solve_one(*parts(matrix), side, transposed=False), side)
+        np.testing.assert_allclose(matrix @ solver_of(*parts(matrix), transposed=False)(side), side)
     assert len(calls) == 1
 
 
@@ -63,7 +63,7 @@ def test_threads_do_not_disturb_each_other():
     matrices = [grid(7, 11, shift=shift) for shift in np.linspace(0.1, 2, 100)]
     side = np.arange(77.0)
     with ThreadPoolExecutor(8) as pool:
-        found = pool.map(lambda matrix: solve_one(*parts(matrix), side, transposed=False), matrices)
+        found = pool.map(lambda matrix: solver_of(*parts(matrix), transposed=False)(side), matrices)
         for matrix, solution in zip(matrices, found, strict=True):
             np.testing.assert_allclose(matrix @ solution, side, atol=1e-10)
 
@@ -100,4 +100,4 @@ def test_others_are_left_to_lu_which_solves_them(matrix):
 def test_a_matrix_that_is_singular_or_not_a_number_has_no_solution(shift):
     matrix = grid(6, 9, shift=shift)
     assert as_band(matrix) is None
-    assert np.isnan(solve_one(*parts(matrix), np.ones(54), transposed=False)).all()
+    assert np.isnan(solver_of(*parts(matrix), transposed=False)(np.ones(54))).all()

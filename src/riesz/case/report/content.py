@@ -198,6 +198,11 @@ def maps_of(
     maps += [
         field_map(one, one, None, draws.unknown_at(one, points, where)) for one in draws.mapped
     ]
+    if draws.mesh_error is not None:
+        error = draws.mesh_error[where.cell]
+        until = "before it is corrected" if draws.state.bulges is not None else "at most"
+        title = f"error of the mesh in {measured.state}, {until}"
+        maps.append(field_map("mesh error", title, None, np.tile(error, (2, 1))))
     return tuple(maps)
 
 

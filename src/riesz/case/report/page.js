@@ -185,6 +185,7 @@
     context.strokeStyle = "#1c2126";
     context.lineWidth = 1.2;
     context.stroke();
+    if (showsMesh()) edges(v);
     if (showsFlow()) arrows(v);
     if (!by("show-measurements").checked) return;
     const radius = measurements.x.length > 400 ? 2.5 : 4;
@@ -264,6 +265,19 @@
     choose();
     paint();
     hydrograph();
+  }
+
+  const mesh = data.mesh;
+  const showsMesh = () => mesh && by("show-mesh").checked;
+  function edges(v) {
+    context.beginPath();
+    for (const [from, to] of mesh.edges) {
+      context.moveTo(toX(v, mesh.x[from]), toY(v, mesh.y[from]));
+      context.lineTo(toX(v, mesh.x[to]), toY(v, mesh.y[to]));
+    }
+    context.strokeStyle = "rgba(28,33,38,.45)";
+    context.lineWidth = 0.6;
+    context.stroke();
   }
 
   const flow = data.flow;
@@ -408,6 +422,7 @@
   }
   by("show-measurements").addEventListener("change", draw);
   if (flow) by("show-flow").addEventListener("change", draw);
+  if (mesh) by("show-mesh").addEventListener("change", draw);
   by("threshold").addEventListener("input", (event) => {
     const [low, , high] = state.map.thresholds;
     setThreshold(low + event.target.value / 1000 * (high - low), event.target);

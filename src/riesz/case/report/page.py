@@ -21,10 +21,16 @@ from riesz.case.report.residuals import residual_map
 from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN
 from riesz.case.run.folder import PROBLEM, Run
 from riesz.io.store.files import check_target, read_bytes, write_bytes
+from riesz.mesh.facets import cell_edges
+from riesz.mesh.mesh import Mesh
 
 REPORT = "report.html"
+LAYERS = "flow", "mesh"
 COLOUR_MAPS = {"mean": "viridis", "sd": "magma", "exceed": "cividis"}
 NUM_COLOURS = 256
+MOST_EDGES = 30_000
+"""Of a mesh that is drawn: of larger ones nothing would be seen."""
+
 LONGEST = 0.95
 """Share of the arrows that are shorter than the longest: the flux beside a well has no bound."""
 
@@ -56,6 +62,7 @@ def page(content: Content) -> str:
     """The whole page as text."""
     script = asset("page.js")
     digest = base64.b64encode(sha256(script.encode()).digest()).decode()
+    data = page_data(content)
     return Template(asset("page.html")).substitute(
         title=escape(f"{content.name}: {content.measured.name}"),
         heading=escape(content.measured.name),
@@ -63,13 +70,13 @@ def page(content: Content) -> str:
         style=asset("page.css"),
         script=script,
         script_hash=digest,
-        data=embed_json(page_data(content)),
+        data=embed_json(data),
         summary=sections.summary_paragraph(content),
         remarks=sections.remarks_list(content.remarks),
         level=sections.level_mark(content.level),
         level_words=escape(IN_SHORT[content.level]),
         warnings=sections.warnings_list(map(str, content.warnings)),
-        flow=sections.flow_checkbox(content),
+        layers=sections.checkboxes(name for name in LAYERS if data[name] is not None),
         marks=sections.marks_note(content),
         parameters=sections.parameters_table(content),
         fit=sections.fit_section(content),
@@ -114,9 +121,19 @@ def page_data(content: Content) -> dict[str, Any]:
             "name": content.measured.name,
         },
         "flow": None if content.flow is None else encode_flow(content.flow),
+        "mesh": encode_mesh(content.draws.mesh),
         "course": content.course,
         "colours": {key: colour_table(name) for key, name in COLOUR_MAPS.items()},
     }
+
+
+def encode_mesh(mesh: Mesh) -> dict[str, Any] | None:
+    """The edges of its cells, as pairs of nodes."""
+    ends, _ = cell_edges(mesh)
+    if len(ends) > MOST_EDGES:
+        return None
+    x, y = (round_digits(part) for part in mesh.nodes.T)
+    return {"x": x, "y": y, "edges": ends.tolist()}
 
 
 def encode_flow(flow: Flow) -> dict[str, Any]:

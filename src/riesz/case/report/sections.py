@@ -157,10 +157,10 @@ def fit_section(content: Content) -> str:
     )
 
 
-def flow_checkbox(content: Content) -> str:
-    if content.flow is None:
-        return ""
-    return '<label><input type="checkbox" id="show-flow"> flow</label>'
+def checkboxes(layers: Iterable[str]) -> str:
+    """Of what may lie on the map."""
+    box = '<label><input type="checkbox" id="show-{0}"> {0}</label>'
+    return "".join(box.format(name) for name in layers)
 
 
 def marks_note(content: Content) -> str:

@@ -151,22 +151,12 @@ def solve_batch(
     matrices = np.broadcast_to(values, (*batch, values.shape[-1])).reshape(-1, values.shape[-1])
     all_rhs = np.broadcast_to(right_hand_side, (*batch, size)).reshape(-1, size)
     if values.size == values.shape[-1]:
-        together = solve_one(matrices[0], pattern, all_rhs.T, transposed=transposed)
+        together = solver_of(matrices[0], pattern, transposed=transposed)(all_rhs.T)
         return together.T.reshape(*batch, size).astype(right_hand_side.dtype)
     solutions = np.empty(all_rhs.shape, dtype=right_hand_side.dtype)
     for solution, matrix, rhs in zip(solutions, matrices, all_rhs, strict=True):
-        solution[:] = solve_one(matrix, pattern, rhs, transposed=transposed)
+        solution[:] = solver_of(matrix, pattern, transposed=transposed)(rhs)
     return solutions.reshape(*batch, size)
-
-
-def solve_one(
-    values: Float[np.ndarray, " entry"],
-    pattern: Pattern,
-    right_hand_side: Float[np.ndarray, " size *side"],
-    *,
-    transposed: bool,
-) -> Float[np.ndarray, " size *side"]:
-    return solver_of(values, pattern, transposed=transposed)(right_hand_side)
 
 
 def solver_of(
