@@ -29,6 +29,7 @@ LONG = {
         "many",
         "many_batched",
         "many_unknowns",
+        "mesh_error",
         "methods",
         "misfit",
         "next",
