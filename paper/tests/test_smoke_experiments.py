@@ -37,6 +37,9 @@ def test_every_experiment_is_run():
 QUICK = ("smoother", "norms", "transport")
 """Others are among the slow tests."""
 
+NOT_KEPT = {"crossover"}
+"""Run at no size that means anything so far."""
+
 
 def marked(words: list[str]):
     marks = [] if words[1] in QUICK else [pytest.mark.slow]
@@ -64,6 +67,8 @@ def test_a_command_leaves_rows_like_those_that_are_kept(words, tmp_path):
     assert done.returncode == 0, done.stderr
     found = read_results(tmp_path / "results.json")  # numbers that are not finite are never written
     name = Path(words[place]).name
+    if words[1] in NOT_KEPT:
+        return
     (kept,) = (path for path in kept_files() if path.parent.name == name)
     like(found["rows"], read_results(kept)["rows"])
 

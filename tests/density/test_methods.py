@@ -1,5 +1,6 @@
 """Methods take any density: those of toys without an equation, and each of a problem's own."""
 
+import os
 from functools import lru_cache
 
 import jax
@@ -28,6 +29,7 @@ from riesz.posterior.density import (
     AbstractGradientDensity,
     hessian_vector_products,
     linearize_at,
+    pool_for,
 )
 from riesz.problem.linearity import linear_parts
 
@@ -326,3 +328,20 @@ def test_chains_on_all_densities_sample_the_posterior(method, density):
 @pytest.mark.parametrize(("method", "density"), CHAINS)
 def test_long_chains_on_all_densities_sample_the_posterior(method, density):
     check_pair(method, density, 0.05, num_samples=2500)
+
+
+class Factorised(AbstractDensity):
+    """Readings whose covariance is known by its eigenvectors."""
+
+    size: int
+
+    def log_likelihood(self, coordinates):
+        _, axes = jnp.linalg.eigh(jnp.outer(coordinates, coordinates) + jnp.eye(self.size))
+        return -jnp.sum((axes.T @ coordinates) ** 2)
+
+
+def test_densities_with_factorisations_are_evaluated_by_one_thread():
+    """Those of several programs at once wait for each other: GaussianVI by Relaxed never ended."""
+    for density, is_alone in ((Factorised(3), True), (Banana(), os.cpu_count() == 1)):
+        with pool_for(density, jnp.ones(3)) as pool:
+            assert (pool._max_workers == 1) == is_alone

@@ -19,7 +19,6 @@ power iteration finds, one application a step. No sample stands for q: each draw
 directions, so that there may be fewer draws than directions.
 """
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, NamedTuple
 
@@ -45,6 +44,7 @@ from riesz.posterior.density import (
     linearize_at,
     num_directions,
     orthonormal,
+    pool_for,
 )
 from riesz.posterior.family import PriorUpdate, antithetic
 from riesz.progress import format_levels, progress_bar
@@ -141,7 +141,7 @@ def fit_gaussian(
     """Steps, until chance moves no mean and no width by more than the tolerance, or there are no
     more, or no time for them.
     """
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool, progress_bar(work.progress) as shown:
+    with pool_for(density, state.family.mean) as pool, progress_bar(work.progress) as shown:
         task = shown.add_task("q", total=effort.max_steps, terms="")
         shown.advance(task, len(state.curves))
         while not has_converged(state, effort.tolerance) and len(state.curves) < effort.max_steps:

@@ -6,8 +6,11 @@ directions in which its curvature differs from the prior's are few, whatever the
 about as many as there are data.
 """
 
+import os
+import re
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -176,6 +179,20 @@ def hessian_vector_products(
     """The data's part of the Hessian times several directions: all of it, but for `second`."""
     second = jnp.ones((), directions.dtype) if second is None else second
     return map_in_parts(density.hessian_vector_product(at, second), directions, directions.shape[1])
+
+
+FACTORISATIONS = re.compile(r"\b(eigh|cholesky|lu|svd|householder_product|triangular_solve)\b")
+"""What jaxlib leaves to LAPACK, by the names of its operations."""
+
+
+def pool_for(density: AbstractDensity, coordinates: Coordinates) -> ThreadPoolExecutor:
+    """As many threads as may evaluate a density.
+
+    A factorisation waits for the threads that run programs, of which there are as many as cores:
+    where each of these waits, all do so for ever (jaxlib 0.10 and 0.11).
+    """
+    program = str(eqx.filter_make_jaxpr(density.log_likelihood)(coordinates)[0])
+    return ThreadPoolExecutor(1 if FACTORISATIONS.search(program) else os.cpu_count())
 
 
 OVERSAMPLING = 10

@@ -4,7 +4,6 @@ All is kept in blocks, so that a run which was stopped goes on to the same numbe
 hangs on its draws alone, unless it was given a time.
 """
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -32,7 +31,7 @@ from riesz.method.mcmc.metric import Metric, refine_metric, stack_metrics
 from riesz.notes import Note
 from riesz.posterior.chains import agreement
 from riesz.posterior.checks import R_HAT
-from riesz.posterior.density import AbstractDensity
+from riesz.posterior.density import AbstractDensity, pool_for
 from riesz.progress import format_levels, progress_bar
 
 WINDOWS = (0.2, 0.4, 0.8)
@@ -148,10 +147,7 @@ def run_chains(
     run = run if stored is None else run.restore(stored)
     warmup, draws = warmup_windows(plan.num_warmup), draw_windows(plan)
     wanted, notes = jnp.asarray(plan.target_accept), ()
-    with (
-        progress_bar(work.progress) as shown,
-        ThreadPoolExecutor(min(len(run.chains), os.cpu_count() or 1)) as pool,
-    ):
+    with progress_bar(work.progress) as shown, pool_for(density, run.chains[0].position) as pool:
         total = plan.num_warmup + (plan.num_samples or 2 * FEWEST_DRAWS)
         task = shown.add_task(f"{len(run.chains)} chains", total=total, terms="")
         shown.advance(task, run.done)
