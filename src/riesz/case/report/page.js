@@ -275,9 +275,11 @@
       context.moveTo(toX(v, mesh.x[from]), toY(v, mesh.y[from]));
       context.lineTo(toX(v, mesh.x[to]), toY(v, mesh.y[to]));
     }
-    context.strokeStyle = "rgba(28,33,38,.45)";
-    context.lineWidth = 0.6;
-    context.stroke();
+    for (const [colour, wide] of [["rgba(255,255,255,.35)", 1.6], ["rgba(28,33,38,.6)", 0.6]]) {
+      context.strokeStyle = colour; // seen on dark colours and on light ones
+      context.lineWidth = wide;
+      context.stroke();
+    }
   }
 
   const flow = data.flow;
