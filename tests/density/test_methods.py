@@ -330,6 +330,16 @@ def test_long_chains_on_all_densities_sample_the_posterior(method, density):
     check_pair(method, density, 0.05, num_samples=2500)
 
 
+class Long(AbstractDensity):
+    """So many operations that variables of its program have every name of two letters."""
+
+    def log_likelihood(self, coordinates):
+        total = jnp.zeros(())
+        for number in range(1000):
+            total = total + number * coordinates[0]
+        return total
+
+
 class Factorised(AbstractDensity):
     """Readings whose covariance is known by its eigenvectors."""
 
@@ -342,6 +352,7 @@ class Factorised(AbstractDensity):
 
 def test_densities_with_factorisations_are_evaluated_by_one_thread():
     """Those of several programs at once wait for each other: GaussianVI by Relaxed never ended."""
-    for density, is_alone in ((Factorised(3), True), (Banana(), os.cpu_count() == 1)):
+    each = (Factorised(3), True), (Banana(), os.cpu_count() == 1), (Long(), os.cpu_count() == 1)
+    for density, is_alone in each:
         with pool_for(density, jnp.ones(3)) as pool:
             assert (pool._max_workers == 1) == is_alone

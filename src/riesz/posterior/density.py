@@ -181,8 +181,8 @@ def hessian_vector_products(
     return map_in_parts(density.hessian_vector_product(at, second), directions, directions.shape[1])
 
 
-FACTORISATIONS = re.compile(r"\b(eigh|cholesky|lu|svd|householder_product|triangular_solve)\b")
-"""What jaxlib leaves to LAPACK, by the names of its operations."""
+FACTORISATIONS = re.compile(r"= (eigh|cholesky|lu|svd|householder_product|triangular_solve)\b")
+"""What jaxlib leaves to LAPACK, by its names behind a sign: variables may have such names, too."""
 
 
 def pool_for(density: AbstractDensity, coordinates: Coordinates) -> ThreadPoolExecutor:

@@ -50,7 +50,7 @@ def test_a_run_is_corrected_and_read_again(tmp_path):
     np.testing.assert_allclose(state(again, "mean"), state(run, "mean"))
     mapped = content_of(again).maps[-1]
     assert mapped.name == "mesh error"
-    assert mapped.title == "error of the mesh in value, before it is corrected"
+    assert mapped.title == "largest error of the mesh in value, before any correction"
     shift = again.posterior.mesh_shift
     assert shift is not None
     seen = np.abs(shift.at(again.draws().mesh, PLACES)).max()

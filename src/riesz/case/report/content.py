@@ -200,8 +200,7 @@ def maps_of(
     ]
     if draws.mesh_error is not None:
         error = draws.mesh_error[where.cell]
-        until = "before it is corrected" if draws.state.bulges is not None else "at most"
-        title = f"error of the mesh in {measured.state}, {until}"
+        title = f"largest error of the mesh in {measured.state}, before any correction"
         maps.append(field_map("mesh error", title, None, np.tile(error, (2, 1))))
     return tuple(maps)
 
