@@ -14,6 +14,7 @@ from riesz.errors import RieszError
 from riesz.fem.elements.space import point_operator
 from riesz.notes import Severity
 from riesz.posterior.mesh_shift import with_mesh_error
+from riesz.prediction.drawing import draws_and_course
 from riesz.problem.posing import with_observations
 
 STRENGTH, NOISE = 1.3, 0.01
@@ -114,6 +115,20 @@ def test_steps_are_corrected_at_times_that_were_not_read():
         state = rz.predict(corrected, "u", place, times=asked)
         mean, sd = (np.reshape(one, (3, -1))[:, 0] for one in (state.mean, state.sd))
         assert np.abs((mean - np.exp(-rate * asked)) / sd).max() < 3
+
+
+def test_of_what_is_only_told_in_time_a_map_of_the_largest_is_kept():
+    read, rate = np.array([0.5, 1.0]), 1.5
+    values = np.exp(-rate * read)
+    problem = decay(dist.Normal(rate, 0.01), "euler", 16, read, values, noise=0.5)
+    told = fitted(problem, mesh_error="report")
+    assert told.mesh_shift is not None
+    assert len(told.mesh_shift.states) == 1
+    draws, _ = draws_and_course(told)
+    assert draws.mesh_error is not None
+    steps = np.arange(17)
+    missed = np.abs((1 + rate / 16.0) ** -steps - np.exp(-rate / 16 * steps)).max()
+    np.testing.assert_allclose(draws.mesh_error, missed, rtol=0.1)
 
 
 def test_what_is_expected_of_counts_is_corrected_and_their_scatter_is_not():

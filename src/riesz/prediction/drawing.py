@@ -238,7 +238,7 @@ def draws_and_readings(
         learned=()
         if for_summary
         else contractions_of(problem, draw_names(problem), result["unknowns"], num_draws, seed),
-        mesh_error=None if known is None else known.worst_in_cells(mesh),
+        mesh_error=known.worst_in_cells(mesh) if known and len(known.states) else None,
     )
     return drawn, result["read"]
 
