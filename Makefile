@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-journeys test-slow test-slow-engines test-slow-product test-slow-paper test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-methods bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit bench-mesh-error reproduce reproduce-smoke clean
+.PHONY: demo test test-paper test-journeys test-slow test-slow-engines test-slow-product test-slow-paper test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-methods bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit bench-mesh-error bench-refinement reproduce reproduce-smoke clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -127,6 +127,9 @@ bench-device: $(READY)
 
 bench-mesh-error: $(READY)
 	$(BIN)/python benchmarks/mesh_error.py --out results/bench-mesh-error.json
+
+bench-refinement: $(READY)
+	$(BIN)/python benchmarks/refinement.py --out results/bench-refinement.json
 
 bench-check: $(READY)
 	$(BIN)/python benchmarks/check.py --out results/bench-check.json

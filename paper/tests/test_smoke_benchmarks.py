@@ -36,7 +36,17 @@ LONG = {
         "precision",
         "reduced",
     ),
-    *("sampler", "sbc", "space", "step", "aquifer_mesh", "aquifer_step", "mesh_parts", "walks"),
+    *(
+        "refinement",
+        "sampler",
+        "sbc",
+        "space",
+        "step",
+        "aquifer_mesh",
+        "aquifer_step",
+        "mesh_parts",
+        "walks",
+    ),
 }
 """They are among the slow tests."""
 

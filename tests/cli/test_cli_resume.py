@@ -29,7 +29,7 @@ PROBLEM = problem_toml(
     engine_name="mcmc",
     engine={
         "mcmc": {"kernel": "nuts", "num_warmup": 150, "num_samples": 5000, "num_chains": 2},
-        "gaussian-vi": {"max_steps": 2000, "tolerance": 1e-4},
+        "gaussian-vi": {"max_steps": 300, "tolerance": 1e-4},
     },
 )
 """On 25 nodes, with settings that find little, in a number of blocks."""

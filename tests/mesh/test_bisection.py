@@ -55,6 +55,18 @@ def test_random_marks_leave_a_conforming_mesh_with_its_tags(seed):
     assert smallest_angle(mesh) > 0.49 * smallest_angle(first)
 
 
+def test_cells_fall_into_four_of_their_shape_and_their_neighbours_hardly_lose_angles():
+    first = rz.mesh_from_polygon(np.array([[0, 0], [4, 0.5], [5, 3], [1, 3.5]]), max_edge=0.6)
+    whole, _ = bisect(first, np.arange(first.num_cells))
+    np.testing.assert_allclose(smallest_angle(whole), smallest_angle(first))
+    mesh = first
+    for _ in range(12):
+        middles = mesh.nodes[mesh.cells].mean(axis=1)
+        near = np.argsort(np.linalg.norm(middles - [2.1, 1.7], axis=1))[:6]
+        mesh, _ = bisect(mesh, near)
+    assert smallest_angle(mesh) > 0.8 * smallest_angle(first)
+
+
 def test_what_is_not_near_stays_as_it_is():
     mesh, parent = bisect(rz.rectangle((20, 20)), np.array([0]))
     assert 4 < mesh.num_cells - 800 < 20

@@ -1,7 +1,8 @@
 """Local refinement of triangles: marked cells fall into four, and neighbours follow.
 
-A cut goes from the middle of a cell's longest edge to the corner opposite, so that angles do not
-decay (Rivara 1984). A cell with a cut edge has its longest one cut too: the mesh stays conforming.
+A cell of which all edges are cut falls into four of its own shape, in others a cut goes from the
+middle of the longest edge to the corner opposite, so that angles do not decay (Carstensen 2004). A
+cell with a cut edge has its longest one cut too: the mesh stays conforming.
 """
 
 import numpy as np
@@ -83,6 +84,9 @@ def children(
     result[:, 1] = np.where(near, [n, m, r], none).T
     result[:, 2] = np.stack([m, q, np.where(far, k, r)], axis=1)
     result[:, 3] = np.where(far, [m, k, r], none).T
+    alike = near & far
+    fours = np.stack([[p, m, n], [m, q, k], [n, k, r], [m, k, n]])
+    result[alike] = np.moveaxis(fours, 2, 0)[alike]
     result[m < 0, 0] = cells[m < 0]
     result[m < 0, 1:] = -1
     return result
