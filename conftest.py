@@ -9,7 +9,7 @@ os.environ["RIESZ_CACHE"] = "off"  # what is tested is compiled here, not found 
 
 from jaxtyping import install_import_hook
 
-GUESTS = ("riesz_demo", "riesz_many", "riesz_pumping", "riesz_sharded", "riesz_paper")
+GUESTS = ("riesz_app", "riesz_demo", "riesz_many", "riesz_pumping", "riesz_sharded", "riesz_paper")
 install_import_hook(["riesz", *GUESTS], "shape_checks.checked")
 
 import jax  # noqa: E402

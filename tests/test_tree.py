@@ -17,7 +17,7 @@ from book.public_names import exports
 grimp = pytest.importorskip("grimp", reason="comes with import-linter")
 
 ROOT = Path(__file__).parents[1]
-GUESTS = ("riesz_demo", "riesz_many", "riesz_pumping", "riesz_sharded")
+GUESTS = ("riesz_app", "riesz_demo", "riesz_many", "riesz_pumping", "riesz_sharded")
 PAPER = ROOT / "paper" / "src" / "riesz_paper"
 SOURCES = (*(ROOT / "src" / name for name in ("riesz", *GUESTS)), PAPER)
 MOST_FILES = 16

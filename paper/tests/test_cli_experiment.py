@@ -33,7 +33,7 @@ def test_help_names_every_command_with_an_example():
     listing = runner.invoke(app, ["--help"]).output
     commands = re.findall(r"^  ([a-z-]+) ", listing.split("Commands:")[1], flags=re.MULTILINE)
     ours = ["init", "check", "fit", "predict", "next", "report", "compare"]
-    assert commands == [*ours, "demo", "fit-many", "experiment", "pumptest", "data"]
+    assert commands == [*ours, "app", "demo", "fit-many", "experiment", "pumptest", "data"]
     for command in commands:
         text = runner.invoke(app, [command, "--help"]).output
         assert f"Example: riesz {command}" in text

@@ -24,7 +24,7 @@ refused() { # refused TEXT COMMAND...: exit status 2, one message, no traceback
 }
 rows() { wc -l <"$1"; }
 
-for package in geopandas rasterio pooch riesz_paper sklearn; do
+for package in geopandas rasterio pooch riesz_paper sklearn starlette; do
     if "$bin/python" -c "import $package" 2>/dev/null; then fail "$package is installed"; fi
 done
 
@@ -34,6 +34,8 @@ for command in experiment data; do
     if grep -q "^  $command " help; then fail "riesz $command is there without the paper"; fi
     refused "No such command" "$bin/riesz" "$command"
 done
+
+refused "pip install 'riesz[app]'" "$bin/riesz" app --no-browser
 
 "$bin/python" >points.csv <<'TABLE'
 print("x,y,value")

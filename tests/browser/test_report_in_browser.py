@@ -1,18 +1,13 @@
 """The report in a real browser: `make test-browser`. Screenshots go to out/browser, to be seen."""
 
-import shutil
-from pathlib import Path
-
 import pytest
+from tests.browser.conftest import WINDOWS, screenshot, set_window
 from tests.tiny_run import FOUND, tiny_run
 from tests.tiny_run_in_time import tiny_run_in_time
 
 from riesz.case.run.folder import read_run
 
 pytestmark = pytest.mark.browser
-
-SCREENSHOTS = Path("out/browser")
-WINDOWS = {"desktop": (1280, 800), "phone": (390, 844)}
 
 MAP_PIXELS = """
 const canvas = document.getElementById("canvas");
@@ -52,22 +47,6 @@ def write_page(folder):
     return folder / "report.html"
 
 
-@pytest.fixture(scope="module")
-def browser():
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    # As root there is no sandbox, and containers have little shared memory.
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def opened(browser, page):
     """The report in a window of a desktop, just opened."""
@@ -75,20 +54,13 @@ def opened(browser, page):
 
 
 def open_page(browser, page, window):
-    width, height = WINDOWS[window]
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": window == "phone"}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    set_window(browser, window)
     browser.get(page.as_uri())
     return browser
 
 
 def choose(browser, statistic):
     browser.execute_script(f"document.querySelector('input[value={statistic}]').click()")
-
-
-def screenshot(browser, name):
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    assert browser.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
 
 
 @pytest.mark.parametrize("window", list(WINDOWS))

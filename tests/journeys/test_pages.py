@@ -19,8 +19,11 @@ import riesz.datasets
 from riesz.cli.main import app
 
 DOCS = ROOT / "docs"
-ELSEWHERE = re.compile(r"riesz (experiment|data fetch)|.* --(processes|cluster|array)\b|.*/shared/")
-"""Runs of the paper, which its own tests make small; queues, clusters, several machines."""
+ELSEWHERE = re.compile(
+    r"riesz (experiment|data fetch|app)\b|.* --(processes|cluster|array)\b|.*/shared/"
+)
+"""Runs of the paper, which its own tests make small; queues, clusters, several machines; what waits
+for a person."""
 STATS = "--stat mean,q2.5,q97.5"
 WALKS = "## Two walks"
 """On the Start page; what stands above it are commands of the example."""

@@ -9,7 +9,10 @@ from .file.problem import Case as Case
 from .file.wells import wells as wells
 from .report.content import trust_level as trust_level
 from .run.compare import compare_runs as compare_runs
+from .run.folder import MANIFEST as MANIFEST
 from .run.folder import Run as Run
+from .run.folder import checkpoint_of as checkpoint_of
 from .run.folder import remove_unfinished as remove_unfinished
 from .run.predict import RunPrediction as RunPrediction
+from .start.starter import first_problem as first_problem
 from .start.starter import write_first_problem as write_first_problem

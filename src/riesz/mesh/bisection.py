@@ -81,12 +81,9 @@ def children(
     result = np.full((len(cells), 4, 3), -1)
     near, far = n >= 0, k >= 0
     result[:, 0] = np.stack([p, m, np.where(near, n, r)], axis=1)
-    result[:, 1] = np.where(near, [n, m, r], none).T
+    result[:, 1] = np.where(near, [n, np.where(far, k, m), r], none).T
     result[:, 2] = np.stack([m, q, np.where(far, k, r)], axis=1)
-    result[:, 3] = np.where(far, [m, k, r], none).T
-    alike = near & far
-    fours = np.stack([[p, m, n], [m, q, k], [n, k, r], [m, k, n]])
-    result[alike] = np.moveaxis(fours, 2, 0)[alike]
+    result[:, 3] = np.where(far, [m, k, np.where(near, n, r)], none).T
     result[m < 0, 0] = cells[m < 0]
     result[m < 0, 1:] = -1
     return result

@@ -70,6 +70,7 @@ def partial_folder(folder: Path) -> Path:
 
 
 def checkpoint_of(folder: Path) -> Path:
+    """Where a fit that makes the run keeps its state, while it lasts or until it goes on."""
     return partial_folder(folder.resolve()) / CHECKPOINT
 
 

@@ -162,10 +162,11 @@ SKEWED = 1.0
 
 @dataclass(frozen=True)
 class Starter:
-    """The text of a problem file, and what was guessed for it."""
+    """The text of a problem file, what was guessed for it, and the rows that a fit will read."""
 
     text: str
     guesses: tuple[Note, ...]
+    measured: MeasuredRows
 
 
 @takes(InitOptions)
@@ -182,6 +183,12 @@ def write_first_problem(table: Path | str, options: InitOptions) -> tuple[str, .
     made = starter(Path(table), out.absolute().parent, options)
     write_bytes(out, made.text.encode())
     return tuple(map(str, made.guesses))
+
+
+@takes(InitOptions)
+def first_problem(table: Path | str, options: InitOptions) -> Starter:
+    """What `write_first_problem` would write to `out`, and the rows that it is about."""
+    return starter(Path(table), Path(options.out).absolute().parent, options)
 
 
 def starter(table_path: Path, folder: Path, asked: InitOptions) -> Starter:
@@ -225,7 +232,7 @@ def starter(table_path: Path, folder: Path, asked: InitOptions) -> Starter:
         notes.append(Note("limits_need_nuts", count=num_limits))
     if measured.systems.in_degrees:
         notes.append(Note("crs_kept_degrees"))
-    return Starter(text, tuple(notes))
+    return Starter(text, tuple(notes), measured)
 
 
 def is_outline(path: Path) -> bool:
@@ -263,8 +270,7 @@ def is_skewed(values: Float[np.ndarray, " row"]) -> bool:
 
 
 def skewness(values: Float[np.ndarray, " row"]) -> float:
-    centred = values - values.mean()
-    return float(np.mean(centred**3) / np.mean(centred**2) ** 1.5)
+    return float(np.mean((values - values.mean()) ** 3) / values.var() ** 1.5)
 
 
 def extent_beyond(outline: Outline, points: Float[np.ndarray, "row 2"]) -> float:

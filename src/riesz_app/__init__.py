@@ -1,0 +1,1 @@
+"""The window: from a table to a map in a browser, with nothing to type."""

@@ -1,0 +1,170 @@
+"""Fits that a window has begun: ordinary `riesz fit` processes, each with its log beside the runs.
+
+What a job is stands in its log and its run folder alone, so that a window that was killed shows
+them again, and any of them can be gone on with in a shell.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from riesz.case import MANIFEST, checkpoint_of
+from riesz.errors import RieszError
+from riesz_app.folder import Folder
+
+LOGS = ".riesz-app"
+RIESZ = (sys.executable, "-c", "from riesz.cli.main import main; main()")
+
+SHOWN = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "160", "NO_COLOR": "1"}
+"""Of the environment: a bar is written to a log as to a terminal."""
+
+TAIL = 20_000
+"""Bytes of a log that hold the last state of a bar and what a command says at its end."""
+
+PATIENCE = 20
+"""Seconds for a fit to keep what it has, once it is told to stop."""
+
+BEGINNING = 5
+"""Looks at a process that is just being made."""
+
+CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+BAR = re.compile(
+    r"(?P<what>\S.*?) +[━╸╺ ]+ *(?P<done>\d+)/(?P<total>\d+|\?) *(?P<left>[\d:-]*)(.*)"
+)
+
+
+class Jobs:
+    """All fits below a folder, running or ended."""
+
+    def __init__(self, folder: Folder):
+        self.folder = folder
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, problem: str, run: str, words: Sequence[str] = ()) -> None:
+        """Fit a problem file; a run that was stopped goes on."""
+        source, out = self.folder.file(problem), self.folder.path(run)
+        if out.exists():
+            raise RieszError(f"there is a run {run} already: give the new one another name.")
+        if self.is_running(run):
+            raise RieszError(f"the fit {run} is at work: wait for it, or stop it.")
+        command = [*RIESZ, "fit", source.name, "--out", out.name, *words]
+        command += ["--resume"] if checkpoint_of(out).exists() else []
+        logs = self.folder.root / LOGS
+        logs.mkdir(exist_ok=True)
+        with (logs / f"{run}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder.root,
+                env={**os.environ, **SHOWN},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in the shell of the window is not for them
+            )
+        self.processes[run] = process
+        record = {"problem": problem, "pid": process.pid, "words": list(words)}
+        (logs / f"{run}.json").write_text(json.dumps(record))
+
+    def stop(self, run: str) -> None:
+        """As by Ctrl-C: what was done is kept, and the fit can go on."""
+        self.folder.path(run)
+        if not self.is_running(run):
+            raise RieszError(f"the fit {run} is not at work.")
+        os.kill(self.record(run)["pid"], signal.SIGINT)
+
+    def close(self) -> None:
+        """Stop what this window has begun."""
+        running = [one for one in self.processes.values() if one.poll() is None]
+        for process in running:
+            process.send_signal(signal.SIGINT)
+        for process in running:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=PATIENCE)
+            process.kill()
+            process.wait()
+
+    def states(self) -> list[dict[str, Any]]:
+        """Of every run, the newest first."""
+        logs = {path.stem for path in (self.folder.root / LOGS).glob("*.log")}
+        runs = {
+            path.name
+            for path in self.folder.root.iterdir()
+            if (path / MANIFEST).is_file() and self.folder.is_open(path)
+        }
+        found = [self.state(name) for name in logs | runs]
+        return sorted(found, key=lambda one: (-one["when"], one["name"]))
+
+    def state(self, run: str) -> dict[str, Any]:
+        """What is to be told of a run."""
+        folder, log = self.folder.path(run), self.folder.root / LOGS / f"{run}.log"
+        told, words = tail_of(log), "stopped"
+        if self.is_running(run):
+            words = "running"
+        elif (folder / MANIFEST).is_file():
+            words = "done"
+        elif any(line.startswith("riesz: ") for line in told):
+            words = "failed"
+        bars = [found for line in told if (found := BAR.fullmatch(line.strip()))]
+        seen = folder / MANIFEST if words == "done" else log
+        return {
+            "name": run,
+            "state": words,
+            "problem": self.record(run).get("problem"),
+            "progress": bars[-1].groupdict() if bars and words == "running" else None,
+            "told": [line for line in told if line.strip() and not BAR.fullmatch(line.strip())],
+            "summary": summary_of(folder) if words == "done" else None,
+            "when": seen.stat().st_mtime if seen.exists() else 0.0,
+        }
+
+    def record(self, run: str) -> Mapping[str, Any]:
+        try:
+            return json.loads((self.folder.root / LOGS / f"{run}.json").read_bytes())
+        except (OSError, ValueError):
+            return {}
+
+    def is_running(self, run: str) -> bool:
+        """Whether its process is there: of this window, or of one that was before it."""
+        if (process := self.processes.get(run)) is not None:
+            return process.poll() is None
+        pid = self.record(run).get("pid")
+        return isinstance(pid, int) and is_fit(pid, run)
+
+
+def is_fit(pid: int, run: str) -> bool:
+    """Whether a process is that fit, and no other that has its number by now."""
+    for _ in range(BEGINNING):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        if words != [b""]:
+            return b"fit" in words and run.encode() in words
+        time.sleep(0.05)  # it has no words yet, or is gone
+    return False
+
+
+def tail_of(log: Path) -> list[str]:
+    """The last lines of a log, as a terminal would show them."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return re.split(r"[\r\n]+", CONTROLS.sub("", text))
+
+
+def summary_of(folder: Path) -> dict[str, Any] | None:
+    """What stands in the manifest of a run."""
+    try:
+        return json.loads((folder / MANIFEST).read_bytes()).get("summary")
+    except (OSError, ValueError, AttributeError):
+        return None
