@@ -2,12 +2,14 @@
 
 import gzip
 import re
+import tomllib
 import zipfile
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from riesz.errors import RieszError
@@ -53,6 +55,21 @@ class Folder:
             raise RieszError(f"there is no file {name} in {self.root}.")
         return path
 
+    def problem(self, name: str) -> Path:
+        """Of a problem file that names no file elsewhere: others may have written it."""
+        path = self.file(name)
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            return path  # `riesz check` says what is wrong with it
+        for text in strings_in(content):
+            named = self.root / text
+            if is_there(named) and not named.resolve().is_relative_to(self.root):
+                raise RieszError(
+                    f"{name} names {text}, which is not in {self.root}: copy it there."
+                )
+        return path
+
     def names(self, endings: tuple[str, ...]) -> list[str]:
         """Of files that end so, and that may be asked for."""
         return sorted(
@@ -86,6 +103,23 @@ class Folder:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def strings_in(content: Any) -> Iterator[str]:
+    """All texts of a parsed file, at any depth."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from strings_in(part)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a text is a path at all, and leads to something."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def check_unpacked(path: Path, name: str) -> None:

@@ -50,7 +50,7 @@ class Jobs:
 
     def start(self, problem: str, run: str, words: Sequence[str] = ()) -> None:
         """Fit a problem file; a run that was stopped goes on."""
-        source, out = self.folder.file(problem), self.folder.path(run)
+        source, out = self.folder.problem(problem), self.folder.path(run)
         if out.exists():
             raise RieszError(f"there is a run {run} already: give the new one another name.")
         if self.is_running(run):

@@ -16,6 +16,7 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvicorn
@@ -67,10 +68,18 @@ def serve(
         token, address = secrets.token_urlsafe(32), f"{HOST}:{own.getsockname()[1]}"
         url = f"http://{address}/?token={token}"
         told(f"the window is at {url}\nCtrl-C closes it")
-        if browser:
-            webbrowser.open(url)
         app = application(Folder(folder.resolve()), token, address, keep_fits=keep_fits)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on")).run([own])
+        with TemporaryDirectory() as ours:
+            if browser:
+                webbrowser.open(door_to(url, Path(ours)).as_uri())
+            uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on")).run([own])
+
+
+def door_to(url: str, folder: Path) -> Path:
+    """A file that leads there: words of a browser's command are seen by all users of a machine."""
+    path = folder / "window.html"
+    path.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={url}">')
+    return path
 
 
 def application(folder: Folder, token: str, address: str, *, keep_fits: bool = False) -> Starlette:

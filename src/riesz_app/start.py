@@ -66,4 +66,4 @@ def save_problem(folder: Folder, name: str, text: str) -> None:
 
 def describe_problem(folder: Folder, name: str) -> dict[str, Any]:
     """What was understood of a problem file, in words."""
-    return {"lines": str(read_problem(folder.file(name)).check()).splitlines()}
+    return {"lines": str(read_problem(folder.problem(name)).check()).splitlines()}

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from tests.window import TOKEN, Window
 
+from riesz_app.server import door_to
+
 
 @pytest.fixture(scope="module")
 def window(tmp_path_factory):
@@ -105,6 +107,24 @@ def test_a_table_becomes_a_problem_file_that_is_understood(window):
     assert window.ask("PUT", "/api/problems/wrong.toml", wrong)[0] == 200
     assert "diffusion" in window.refusal("POST", "/api/problems/wrong.toml/check")
     assert ".toml" in window.refusal("PUT", "/api/problems/heads.csv", b"")
+
+
+def test_a_problem_file_may_not_name_files_elsewhere(window):
+    made = window.json("POST", "/api/tables/heads.csv/start", {})
+    (secret,) = window.folder.parent.glob("elsewhere0/secret.csv")
+    for named in (str(secret), f"../{secret.parent.name}/secret.csv", "link.csv"):
+        text = made["text"].replace('file = "heads.csv"', f'file = "{named}"')
+        assert named in text
+        assert window.ask("PUT", "/api/problems/leads-out.toml", text.encode())[0] == 200
+        assert "is not in" in window.refusal("POST", "/api/problems/leads-out.toml/check")
+        words = b'{"problem": "leads-out.toml"}'
+        assert "is not in" in window.refusal("POST", "/api/fits/run", words)
+
+
+def test_the_token_is_in_no_command_of_a_browser(tmp_path):
+    door = door_to(f"http://127.0.0.1:1/?token={TOKEN}", tmp_path)
+    assert TOKEN in door.read_text()
+    assert TOKEN not in door.as_uri()
 
 
 def test_words_that_are_no_words_are_refused(window):
