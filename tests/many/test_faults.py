@@ -106,7 +106,7 @@ def test_kills_lose_nothing_and_repeat_nothing_and_one_poisoned_site_stops_no_ot
 @pytest.mark.slow
 def test_a_second_coordinator_is_refused_and_the_first_is_stopped_in_order(tmp_path):
     source, runs = sites(tmp_path / "sites", ["a", "b", "c"]), tmp_path / "runs"
-    first = start([source, "--out", runs, "--jobs", 2], STUB_SECONDS="120")
+    first = start([source, "--out", runs, "--jobs", 2], STUB_SECONDS="30")
     while len(list((runs / "ledger").glob("*.json"))) < 2:
         assert first.poll() is None, first.communicate()[0]
         time.sleep(0.02)
