@@ -69,9 +69,9 @@ def partial_folder(folder: Path) -> Path:
     return folder.with_name(f"{folder.name[:200]}.unfinished")
 
 
-def checkpoint_of(folder: Path) -> Path:
+def checkpoint_of(folder: Path | str) -> Path:
     """Where a fit that makes the run keeps its state, while it lasts or until it goes on."""
-    return partial_folder(folder.resolve()) / CHECKPOINT
+    return partial_folder(Path(folder).resolve()) / CHECKPOINT
 
 
 def remove_unfinished(folder: Path | str) -> None:
