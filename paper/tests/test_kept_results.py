@@ -69,7 +69,7 @@ def test_a_result_file_names_a_commit_and_a_command_of_this_repository(path):
         not (ROOT / ".git").exists()
         or told_by_git("rev-parse", "--is-shallow-repository") == "true"
     ):
-        pytest.skip("the history is not here")
+        pytest.skip("needs the history of the repository: a full clone by git")
     assert told_by_git("cat-file", "-t", digits) == "commit", digits
 
 

@@ -75,12 +75,13 @@ class Folder:
         return sorted(
             one.name
             for one in self.root.iterdir()
-            if one.name.lower().endswith(endings) and self.is_open(one) and one.is_file()
+            if one.name.lower().endswith(endings) and self.may_name(one.name) and one.is_file()
         )
 
-    def is_open(self, path: Path) -> bool:
+    def may_name(self, name: str) -> bool:
+        """Whether a page may ask for what has that name."""
         try:
-            return self.path(path.name).exists()
+            return bool(self.path(name))
         except RieszError:
             return False
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ SHOWN = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "160", "NO_COLOR"
 
 TAIL = 20_000
 """Bytes of a log that hold the last state of a bar and what a command says at its end."""
+
+LAST = 5
+"""Lines of what a command says that a page is given."""
 
 PATIENCE = 20
 """Seconds for a fit to keep what it has, once it is told to stop."""
@@ -48,18 +51,20 @@ class Jobs:
         self.folder = folder
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, problem: str, run: str, words: Sequence[str] = ()) -> None:
+    def start(self, problem: str, run: str) -> None:
         """Fit a problem file; a run that was stopped goes on."""
         source, out = self.folder.problem(problem), self.folder.path(run)
         if out.exists():
             raise RieszError(f"there is a run {run} already: give the new one another name.")
         if self.is_running(run):
             raise RieszError(f"the fit {run} is at work: wait for it, or stop it.")
-        command = [*RIESZ, "fit", source.name, "--out", out.name, *words]
+        command = [*RIESZ, "fit", source.name, "--out", out.name]
         command += ["--resume"] if checkpoint_of(out).exists() else []
-        logs = self.folder.root / LOGS
+        logs, names = self.folder.root / LOGS, (f"{run}.log", f"{run}.json")
+        if any(path.is_symlink() for path in (logs, *(logs / name for name in names))):
+            raise RieszError(f"{LOGS} in {self.folder.root} leads out of it: remove it.")
         logs.mkdir(exist_ok=True)
-        with (logs / f"{run}.log").open("wb") as log:
+        with (logs / names[0]).open("wb") as log:
             process = subprocess.Popen(
                 command,
                 cwd=self.folder.root,
@@ -70,8 +75,7 @@ class Jobs:
                 start_new_session=True,  # Ctrl-C in the shell of the window is not for them
             )
         self.processes[run] = process
-        record = {"problem": problem, "pid": process.pid, "words": list(words)}
-        (logs / f"{run}.json").write_text(json.dumps(record))
+        (logs / names[1]).write_text(json.dumps({"problem": problem, "pid": process.pid}))
 
     def stop(self, run: str) -> None:
         """As by Ctrl-C: what was done is kept, and the fit can go on."""
@@ -94,12 +98,8 @@ class Jobs:
     def states(self) -> list[dict[str, Any]]:
         """Of every run, the newest first."""
         logs = {path.stem for path in (self.folder.root / LOGS).glob("*.log")}
-        runs = {
-            path.name
-            for path in self.folder.root.iterdir()
-            if (path / MANIFEST).is_file() and self.folder.is_open(path)
-        }
-        found = [self.state(name) for name in logs | runs]
+        runs = {path.name for path in self.folder.root.iterdir() if (path / MANIFEST).is_file()}
+        found = [self.state(name) for name in logs | runs if self.folder.may_name(name)]
         return sorted(found, key=lambda one: (-one["when"], one["name"]))
 
     def state(self, run: str) -> dict[str, Any]:
@@ -119,8 +119,7 @@ class Jobs:
             "state": words,
             "problem": self.record(run).get("problem"),
             "progress": bars[-1].groupdict() if bars and words == "running" else None,
-            "told": [line for line in told if line.strip() and not BAR.fullmatch(line.strip())],
-            "summary": summary_of(folder) if words == "done" else None,
+            "told": [one for one in told if one.strip() and not BAR.fullmatch(one.strip())][-LAST:],
             "when": seen.stat().st_mtime if seen.exists() else 0.0,
         }
 
@@ -160,11 +159,3 @@ def tail_of(log: Path) -> list[str]:
     except OSError:
         return []
     return re.split(r"[\r\n]+", CONTROLS.sub("", text))
-
-
-def summary_of(folder: Path) -> dict[str, Any] | None:
-    """What stands in the manifest of a run."""
-    try:
-        return json.loads((folder / MANIFEST).read_bytes()).get("summary")
-    except (OSError, ValueError, AttributeError):
-        return None

@@ -35,7 +35,7 @@ def test_a_fit_ends_in_a_run_whose_report_is_made_when_it_is_asked_for(folder):
         jobs.start("problem.toml", "first")
     found = wait_for(jobs, "first", "done")
     assert found["problem"] == "problem.toml"
-    assert found["summary"]["nodes"] == 25
+    assert found["told"][-1].startswith("written: first")
     with pytest.raises(RieszError, match="there is a run first already"):
         jobs.start("problem.toml", "first")
     assert output_file(folder, "first", "summary.txt").is_file()
@@ -53,6 +53,20 @@ def test_what_is_wrong_with_a_problem_file_is_told_by_its_fit(folder):
     jobs.start("wrong.toml", "second")
     found = wait_for(jobs, "second", "failed")
     assert "noise" in " ".join(found["told"])
+
+
+def test_logs_that_lead_out_of_the_folder_are_not_written(folder, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "precious"
+    elsewhere.write_text("as it was")
+    logs = folder.root / LOGS
+    logs.mkdir()
+    (logs / "first.log").symlink_to(elsewhere)
+    (logs / "-no name.log").write_text("")
+    jobs = Jobs(folder)
+    with pytest.raises(RieszError, match="leads out"):
+        jobs.start("problem.toml", "first")
+    assert elsewhere.read_text() == "as it was"
+    assert [one["name"] for one in jobs.states()] == ["first"]
 
 
 def test_closing_the_window_ends_what_it_has_begun(folder):

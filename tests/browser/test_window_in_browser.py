@@ -1,5 +1,6 @@
 """From a table to a report without a keyboard but for names, in a real browser."""
 
+import json
 import time
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_an_error_is_a_line_on_the_page(opened, window):
     assert "Traceback" not in opened.page_source
 
 
-def test_an_outline_is_drawn_by_keys(opened):
+def test_an_outline_is_drawn_by_keys(opened, window):
     from selenium.webdriver.common.keys import Keys
 
     pick(opened, "table", "heads.csv")
@@ -109,3 +110,9 @@ def test_an_outline_is_drawn_by_keys(opened):
         canvas.send_keys(keys)
     canvas.send_keys(Keys.ENTER)
     wait(opened, lambda _: part(opened, "polygon").get_attribute("value").startswith("outline-"))
+    name = part(opened, "polygon").get_attribute("value")
+    (ring,) = json.loads((window.folder / name).read_text())["coordinates"]
+    assert len(ring) == 4  # three corners, the first of them again at the end
+    assert ring[1][0] == ring[0][0]
+    assert ring[1][1] > ring[0][1]
+    assert ring[2][0] > ring[1][0]

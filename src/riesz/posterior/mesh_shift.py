@@ -47,8 +47,9 @@ class MeshShift(eqx.Module):
     `mesh` and `steps` are what finer ones add to the state at the sensors, steps nothing where it
     is steady; `in_noise` is how far that moves what is expected of each observation, in standard
     deviations of its noise. `states` is what they add to the state as a whole, of each experiment
-    or at each time: by values at nodes, and behind them half-way between two. A share of it is
-    unknown, with the sd `unknown`.
+    or at each time: by values at nodes, and behind them half-way between two; in time, where it is
+    only told and not corrected, the largest of all times. A share of it is unknown, with the sd
+    `unknown`.
     """
 
     mesh: Correction
