@@ -37,10 +37,16 @@ def mesh_refined(nodes: int, before: int, off: float) -> str:
 
 
 def discretisation(
-    where: str, off: float, rms: float, by_steps: bool, is_corrected: bool = False
+    where: str,
+    off: float,
+    rms: float,
+    by_steps: bool,
+    is_corrected: bool = False,
+    is_trusted: bool = True,
 ) -> str:
     what, advice = ("steps", "take shorter ones") if by_steps else ("mesh", "refine it")
-    told = f"; {advice}" if off > NOTABLE_ERROR else ""
+    unknown = "" if is_trusted else "it is too coarse to tell by how much: "
+    told = f"; {unknown}{advice}" if off > NOTABLE_ERROR else ""
     return (
         f"{what}: what is predicted {'was' if is_corrected else 'is'} off by up to {off:.2g} noise "
         f"sd, at {where}, and by {rms:.2g} in the root mean square"

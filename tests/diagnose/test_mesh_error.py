@@ -10,6 +10,7 @@ from riesz.diagnose import discretisation as module
 from riesz.diagnose.discretisation import discretisation_error
 from riesz.errors import RieszError
 from riesz.notes import Severity
+from riesz.problem.finer import on_refined_mesh
 
 PI = np.pi
 
@@ -69,21 +70,40 @@ def test_tetrahedra_are_cut_and_the_error_extrapolated():
     assert (estimate.sd > 0).all()
 
 
-def test_an_equation_with_upwinding_takes_a_refined_mesh():
-    sensors = np.array([[0.3, 0.4], [0.9, 0.6]])
-    wind = jnp.array([5.0, 1.0])
-    problem = rz.inverse_problem(
+def carried(diffusivity, most=0.9):
+    """Along x and a little along y, on cells of an eighth."""
+    sensors = np.random.default_rng(2).uniform(0.1, 0.9, (12, 2))
+    sensors[:6, 0] = most
+    return rz.inverse_problem(
         rz.rectangle((8, 8)),
-        rz.diffusion(0.5) + rz.advection(wind, supg=True) - rz.source("s"),
+        rz.diffusion(diffusivity)
+        + rz.advection(jnp.array([5.0, 1.0]), supg=True)
+        - rz.source("s"),
         latents={"s": dist.Normal(1.0, 0.5)},
         dirichlet={"boundary": 0.0},
-        observations=rz.observations(sensors, np.zeros(2)),
-        likelihood=rz.Gaussian(1e3),
+        observations=rz.observations(sensors, np.zeros(12)),
+        likelihood=rz.Gaussian(1e-3),
     )
-    estimate = discretisation_error(problem, jnp.zeros(1))
-    assert (np.abs(estimate.at_sensors) > 0).all()
+
+
+def test_an_equation_with_upwinding_takes_two_refined_meshes():
+    problem = finer = carried(0.2)
+    for _ in range(4):
+        finer = on_refined_mesh(finer)
+    at = jnp.zeros(1)
+    estimate, ratio = effectivity(problem, np.asarray(finer.predict(finer.state(at), finer.z(at))))
+    assert np.median(np.abs(ratio - 1)) < 0.1
+    assert estimate.is_trusted
     assert (estimate.sd > 0).all()
-    assert estimate.note().severity is Severity.INFO
+
+
+def test_where_a_second_refinement_adds_as_much_as_the_first_it_is_said(monkeypatch):
+    estimate = discretisation_error(carried(0.02, most=0.99), jnp.zeros(1))
+    assert not estimate.settles
+    assert "too coarse to tell" in str(estimate)
+    # Nor is it known where a second one is too large.
+    monkeypatch.setattr(module, "MOST_UNKNOWNS", 300)
+    assert not discretisation_error(carried(0.2), jnp.zeros(1)).settles
 
 
 def decay(prior, scheme, steps, times, values, *, noise):

@@ -3,7 +3,8 @@
 The difference of two solutions of the same equation, on quadratic elements or a refined mesh and on
 the mesh at hand, is the error of the latter but for what the finer one has left. Of the steps in
 time likewise, by half steps. Richardson's extrapolation says how much is left where both converge
-with a known order; the difference itself is then divided by 1 - 2^-order.
+with a known order; the difference itself is then divided by 1 - 2^-order. Where a mesh stabilises
+what is carried along, a second refinement tells whether they do.
 """
 
 import equinox as eqx
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PyTree
+from numpy.linalg import norm
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError, SolveError
@@ -20,7 +22,12 @@ from riesz.mesh.facets import cell_edges
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.mesh_shift import AtSensors, Correction, MeshShift
 from riesz.posterior.posterior import ExactStates, Posterior, latent_values
-from riesz.problem.finer import on_finer_elements, with_half_steps
+from riesz.problem.finer import (
+    is_upwinded,
+    on_finer_elements,
+    on_refined_mesh,
+    with_half_steps,
+)
 from riesz.problem.problem import InverseProblem
 
 LEFT = 1 / 6
@@ -28,6 +35,9 @@ LEFT = 1 / 6
 
 LEFT_OF_ORDER = 1 / 4
 """Of what is extrapolated: as much lies between the orders one and two."""
+
+SETTLED = 0.6
+"""Of what a first refinement has added, what a second one may: a half where the order is one."""
 
 MOST_UNKNOWNS, MOST_TIMES = 500_000, 100
 """Of finer elements, and times at which so many are held."""
@@ -44,8 +54,9 @@ def discretisation_error(
     """For values of the unknowns: quadratic elements where there are some, or a refined mesh."""
     forward, rows = problem.forward, on_device(np.asarray(coordinates)[None])
     element = forward.space.element
-    count = 2**element.dim * forward.num_free  # seen to before tables of that size are made
-    if max(count, count * problem.record.num_times // MOST_TIMES) > MOST_UNKNOWNS:
+    parts, times = 2**element.dim, max(1.0, problem.record.num_times / MOST_TIMES)
+    count = int(parts * times * forward.num_free)  # before tables of that size are made
+    if count > MOST_UNKNOWNS:
         raise RieszError(
             f"finer elements have about {count:,} unknowns, and up to {MOST_UNKNOWNS:,} are solved "
             "for: compare fits on two meshes instead."
@@ -71,20 +82,30 @@ def discretisation_error(
     states, own = solve(problem)
     finer, is_quadratic = on_finer_elements(problem)
     finer_states, seen = solve(finer)
-    mesh, unknown = Correction.of_order(seen - own, element.degree + 1), LEFT_OF_ORDER
-    added = (finer_states - states) / (1 - 0.5 ** (element.degree + 1))
+    first, order, settles = seen - own, element.degree + 1, True
+    mesh, unknown = Correction.of_order(first, order), LEFT_OF_ORDER
+    added = (finer_states - states) / (1 - 0.5**order)
     if is_quadratic:
-        mesh, unknown = Correction(seen - own, LEFT * np.abs(seen - own)), LEFT
+        mesh, unknown = Correction(first, LEFT * np.abs(first)), LEFT
         added = finer_states - states
+    elif is_upwinded(problem):
+        settles = False
+        if parts * count <= MOST_UNKNOWNS:
+            last_states, last = solve(on_refined_mesh(finer))
+            settles = bool(norm(last - seen) <= SETTLED * norm(first))
+            rest = Correction.of_order(last - seen, order)
+            mesh = Correction(first + rest.at_sensors, rest.sd)
+            added = finer_states - states + (last_states - finer_states) / (1 - 0.5**order)
     steps = Correction(np.zeros_like(own), np.zeros_like(own))
     if problem.time is not None:
-        order = 1 if problem.time.scheme == EULER else 2
+        in_time = 1 if problem.time.scheme == EULER else 2
         halved, seen = solve(with_half_steps(problem))
-        steps = Correction.of_order(seen - own, order)
-        added += (halved[::2] - states) / (1 - 0.5**order)
+        steps = Correction.of_order(seen - own, in_time)
+        added += (halved[::2] - states) / (1 - 0.5**in_time)
     shift = on_device(mesh.at_sensors + steps.at_sensors)
     moved = moves_in_noise(problem.likelihood, on_device(own), shift, z)
-    return MeshShift(mesh, steps, np.asarray(moved), added, unknown, float(np.ptp(own)))
+    scale = float(np.ptp(own))
+    return MeshShift(mesh, steps, np.asarray(moved), added, unknown, scale, settles=settles)
 
 
 @eqx.filter_jit

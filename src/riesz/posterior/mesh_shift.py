@@ -59,6 +59,7 @@ class MeshShift(eqx.Module):
     unknown: float
     scale: float  # of what is predicted: how far that goes from the lowest to the highest
     is_corrected: bool = eqx.field(static=True, default=False)
+    settles: bool = eqx.field(static=True, default=True)
 
     @property
     def at_sensors(self) -> AtSensors:
@@ -81,8 +82,8 @@ class MeshShift(eqx.Module):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the mesh resolves the state so far that the error can be told from one solve."""
-        return bool(np.abs(self.at_sensors).max() < TRUSTED * self.scale)
+        """Whether the mesh resolves the state so far that the error can be told by finer solves."""
+        return self.settles and bool(np.abs(self.at_sensors).max() < TRUSTED * self.scale)
 
     def note(self, labels: Sequence[str] | None = None) -> Note:
         """In one sentence, with what observations are called."""
@@ -96,6 +97,7 @@ class MeshShift(eqx.Module):
             rms=float(np.sqrt(np.mean(self.in_noise**2))),
             by_steps=bool(steps > mesh),
             is_corrected=self.is_corrected,
+            is_trusted=self.is_trusted,
         )
 
     def __str__(self) -> str:
@@ -130,7 +132,7 @@ class MeshShift(eqx.Module):
 
 
 TRUSTED = 0.25
-"""Of the range of predictions: larger errors are not told from one finer solve."""
+"""Of the range of predictions: larger errors are not told by finer solves."""
 
 
 class Wider(eqx.Module):

@@ -102,9 +102,13 @@ def on_refined_mesh(problem: InverseProblem) -> InverseProblem:
 def on_finer_elements(problem: InverseProblem) -> tuple[InverseProblem, bool]:
     """Quadratic elements where there are some, and whether it is these; or a refined mesh."""
     element = problem.forward.space.element
-    upwinded = any(term.streamline for one in problem.forwards for term in one.form.terms)
-    is_quadratic = element.degree == 1 and element.dim < 3 and not upwinded
+    is_quadratic = element.degree == 1 and element.dim < 3 and not is_upwinded(problem)
     return (on_quadratic_elements if is_quadratic else on_refined_mesh)(problem), is_quadratic
+
+
+def is_upwinded(problem: InverseProblem) -> bool:
+    """Whether the mesh stabilises what is carried along."""
+    return any(term.streamline for one in problem.forwards for term in one.form.terms)
 
 
 def on_parts(
