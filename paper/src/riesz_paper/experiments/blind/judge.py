@@ -1,11 +1,11 @@
 """One blind problem from its draw to its row: the fit, its verdict, and how right it was."""
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter, process_time
 
-import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
@@ -18,12 +18,13 @@ from riesz.errors import RieszError
 from riesz.io.store.results import Row
 from riesz.notes import doubts, note_of_warning
 from riesz.posterior.family import AbstractGaussian
-from riesz.posterior.posterior import Posterior, representative_draws
+from riesz.posterior.posterior import Posterior
 from riesz.prediction.sensors import DataFit
+from riesz.problem.posing import with_observations
 from riesz_paper.experiments.blind.breaks import points_at
+from riesz_paper.experiments.blind.marginal import known_sd
 from riesz_paper.experiments.blind.problem import BlindProblem, draw_problem
 from riesz_paper.experiments.blind.reference import SECONDS, UNSETTLED, Reference, reference_of
-from riesz_paper.experiments.blind.solved import seen
 
 FIT_SECONDS = 120.0
 """That a fit is given; `auto` ends with what it has when they are over."""
@@ -54,7 +55,7 @@ class Fitted:
 
 
 def fitted(blind: BlindProblem, seconds: float = FIT_SECONDS) -> Fitted:
-    """By `auto`, with a time limit; the verdict is that of a report's trust panel.
+    """As a problem file is, with a time limit; the verdict is that of a report's trust panel.
 
     Of the panel those lines count that are about the computation: checks, notes of the engine and
     warnings. How the data are met, and what they tell of an unknown, is not about it.
@@ -62,7 +63,8 @@ def fitted(blind: BlindProblem, seconds: float = FIT_SECONDS) -> Fitted:
     clock, cpu = perf_counter(), process_time()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        posterior = rz.fit(blind.problem, seed=blind.number, progress=False, time_limit=seconds)
+        how = {"progress": False, "time_limit": seconds, "mesh_error": "correct"}
+        posterior = rz.fit(blind.problem, seed=blind.number, **how)
     spent = perf_counter() - clock, process_time() - cpu
     others = dict.fromkeys(note_of_warning(one.message) for one in caught)
     facts = fit_facts(posterior)
@@ -147,9 +149,10 @@ def compared(ours: Moments, theirs: Reference) -> Row:
 
 def coverage_of(blind: BlindProblem, posterior: Posterior) -> float | None:
     """The share of places without a sensor whose true state lies in its 95 % interval."""
-    rows = np.asarray(representative_draws(posterior, jr.key(blind.number), COVERAGE_DRAWS))
-    states = seen(blind.problem, blind.probes, rows).probes
-    states = states[np.isfinite(states).all(axis=1)]
+    how = {"num_draws": COVERAGE_DRAWS, "keep_draws": True, "seed": blind.number}
+    drawn = rz.predict(posterior, "u", blind.places, **how).draws
+    assert drawn is not None
+    states = drawn[np.isfinite(drawn).all(axis=1)]
     if len(states) < COVERAGE_DRAWS // 2:
         return None
     low, high = np.quantile(states, (0.025, 0.975), axis=0)
@@ -159,6 +162,22 @@ def coverage_of(blind: BlindProblem, posterior: Posterior) -> float | None:
     return float(inside[varies].mean()) if varies.any() else None
 
 
+def as_fitted(blind: BlindProblem, posterior: Posterior) -> BlindProblem:
+    """With the correction of the mesh that the fit has made: its posterior is what is judged.
+
+    Of normal noise data are moved in the place of predictions, as closed forms know it then.
+    """
+    shift, sd = posterior.shift, known_sd(blind.problem)
+    if shift is None:
+        return blind
+    problem = posterior.problem
+    if sd is not None:
+        given = blind.problem.observations
+        moved = rz.observations(given.points, np.asarray(given.values) - shift.at_sensors)
+        problem = with_observations(blind.problem, moved, rz.Gaussian(np.hypot(sd, shift.sd)))
+    return dataclasses.replace(blind, problem=problem)
+
+
 def row_of(seed: int, number: int, reference_seconds: float = SECONDS) -> Row:
     """All of one problem."""
     clock, cpu = perf_counter(), process_time()
@@ -166,7 +185,7 @@ def row_of(seed: int, number: int, reference_seconds: float = SECONDS) -> Row:
     found = fitted(blind)
     posterior = found.posterior
     covariance = np.atleast_2d(np.asarray(posterior.coordinate_covariance()))
-    theirs = reference_of(blind, covariance, reference_seconds)
+    theirs = reference_of(as_fitted(blind, posterior), covariance, reference_seconds)
     findings = findings_of(posterior, number)
     judged = theirs.kind != UNSETTLED
     errors = compared(moments_of(posterior), theirs) if judged else dict.fromkeys(ERRORS)
@@ -176,6 +195,7 @@ def row_of(seed: int, number: int, reference_seconds: float = SECONDS) -> Row:
         "verdict": found.verdict,
         **errors,
         "coverage95": coverage_of(blind, posterior),
+        "is_corrected": posterior.shift is not None,
         "seconds": found.seconds,
         "is_checked": found.is_checked,
         "reference": theirs.kind,

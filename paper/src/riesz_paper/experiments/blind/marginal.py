@@ -16,6 +16,7 @@ from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.observe.likelihood import Gaussian
 from riesz.problem.linearity import linear_parts
+from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.blind.problem import NOISE_NAME, BlindProblem
 from riesz_paper.experiments.blind.solved import Rows, seen
 from riesz_paper.experiments.blind.weighed import Part, Weighed, drawn, log_mixture
@@ -24,6 +25,14 @@ MOST_OTHERS = 4
 WIDE, POINTS, ROUNDS, FEWEST_POINTS, DEPTH = 6.0, 41, 5, 8.0, 12.0
 FIRST, MOST, ENOUGH = 256, 2048, 400.0
 NUM_STARTS, SEARCH_STEPS, STEP = 3, 120, 0.02
+
+
+def known_sd(problem: InverseProblem) -> Float[np.ndarray, " sensor"] | None:
+    """Of normal noise, of which no unknown has a part."""
+    noise = problem.likelihood
+    if not isinstance(noise, Gaussian) or isinstance(noise.sd, str) or callable(noise.sd):
+        return None
+    return np.broadcast_to(np.asarray(noise.sd), problem.observed.shape)
 
 
 class Given(NamedTuple):
@@ -50,12 +59,14 @@ class Conditioned:
         found[:, np.arange(1, count + 1), self.linear] = 1.0
         return found.reshape(-1, size)
 
-    def noise_sd(self, others: Float[np.ndarray, " other"]) -> float:
+    def noise_sd(self, others: Float[np.ndarray, " other"]) -> Float[np.ndarray, " sensor"]:
+        sd = known_sd(self.blind.problem)
+        if sd is not None:
+            return sd
         whole = np.zeros(self.blind.problem.num_coordinates)
         whole[self.others] = others
-        sd = getattr(self.blind.problem.likelihood, "sd", None)
-        is_known = isinstance(sd, float)
-        return sd if is_known else float(self.blind.problem.z(on_device(whole))[NOISE_NAME])
+        learnt = float(self.blind.problem.z(on_device(whole))[NOISE_NAME])
+        return np.full(len(self.blind.problem.observed), learnt)
 
     def given(self, others: Float[np.ndarray, "value other"]) -> Given:
         problem, count = self.blind.problem, len(self.linear)
@@ -64,14 +75,14 @@ class Conditioned:
         observed, found = np.asarray(problem.observed), []
         for own, sensors in zip(others, read, strict=True):
             sd = self.noise_sd(own)
-            slopes, off = (sensors[1:] - sensors[0]).T / sd, (observed - sensors[0]) / sd
+            slopes, off = ((sensors[1:] - sensors[0]) / sd).T, (observed - sensors[0]) / sd
             if not np.isfinite(slopes).all():
                 found.append((-np.inf, np.zeros(count), np.ones(count)))
                 continue
             precision = np.eye(count) + slopes.T @ slopes
             mean = np.linalg.solve(precision, slopes.T @ off)
             told = -0.5 * (off @ (off - slopes @ mean) + np.linalg.slogdet(precision)[1])
-            told -= len(off) * np.log(sd) + 0.5 * own @ own
+            told -= np.log(sd).sum() + 0.5 * own @ own
             found.append((told, mean, np.diag(np.linalg.inv(precision))))
         logs, means, variances = zip(*found, strict=True)
         return Given(np.array(logs), np.array(means), np.array(variances))

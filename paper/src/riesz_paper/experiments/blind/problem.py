@@ -67,7 +67,8 @@ class BlindProblem:
     shape: str
     noise: str
     clustered: bool
-    probes: Operator  # reads the fitted state at places without a sensor
+    places: Float[np.ndarray, "probe 2"]  # without a sensor
+    probes: Operator  # reads the fitted state there
     true_probes: Float[np.ndarray, " probe"]
     broken: Break | None
 
@@ -184,6 +185,7 @@ def drawn(rng: np.random.Generator, seed: int, number: int) -> BlindProblem | No
         site.ground.shape,
         "learned" if learns_noise else noise,
         clustered,
+        site.probes,
         site.reader(problem),
         truth.probes,
         broken,

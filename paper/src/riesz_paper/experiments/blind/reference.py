@@ -22,10 +22,9 @@ from scipy.optimize import minimize
 from riesz.arrays import on_device
 from riesz.density.exact import ExactDensity
 from riesz.method.mcmc.nuts import BLOCK, NutsSettings, kernels
-from riesz.observe.likelihood import Gaussian
 from riesz.posterior.chains import agreement
 from riesz.problem.problem import InverseProblem
-from riesz_paper.experiments.blind.marginal import marginal
+from riesz_paper.experiments.blind.marginal import known_sd, marginal
 from riesz_paper.experiments.blind.problem import BlindProblem
 from riesz_paper.experiments.blind.solved import Rows, seen, value_and_slope
 from riesz_paper.experiments.blind.weighed import spread_or_prior, weighed
@@ -108,8 +107,8 @@ def reference_of(
 def closed_form(blind: BlindProblem) -> Reference | None:
     """Of a linear model with normal noise of a known sd; nothing where readings are not affine."""
     problem, size = blind.problem, blind.problem.num_coordinates
-    noise = problem.likelihood
-    if not (isinstance(noise, Gaussian) and isinstance(noise.sd, float)):
+    sd = known_sd(problem)
+    if sd is None:
         return None
     # The middle, each unknown by itself, and all of them at once, which tells of products.
     rows = np.vstack([np.zeros(size), np.eye(size), np.linspace(-2, 2, size)[None], np.ones(size)])
@@ -118,9 +117,9 @@ def closed_form(blind: BlindProblem) -> Reference | None:
     told = read[0] + rows[size + 1 :] @ slopes.T
     if not np.allclose(read[size + 1 :], told, rtol=0, atol=AFFINE * np.abs(read).max()):
         return None
-    white = slopes / noise.sd
+    white = slopes / sd[:, None]
     covariance = np.linalg.inv(np.eye(size) + white.T @ white)
-    mean = covariance @ (white.T @ (np.asarray(problem.observed) - read[0])) / noise.sd
+    mean = covariance @ (white.T @ ((np.asarray(problem.observed) - read[0]) / sd))
     return Reference(CLOSED, mean, np.sqrt(np.diag(covariance)))
 
 
