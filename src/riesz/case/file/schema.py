@@ -139,7 +139,7 @@ class ProblemTables(FileTable):
     """A whole problem file."""
 
     crs: CRS = None
-    mesh_error: table.MeshErrorUse = "report"
+    mesh_error: table.MeshErrorUse = "correct"
     domain: DomainTable = Field(description="where the equation holds, as [domain]")
     observations: ObservationsTable = Field(description="what was measured, as [observations]")
     noise: NoiseTable = Field(
