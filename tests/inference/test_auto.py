@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 from tests.pairs import pair, replace_run
 
-from riesz.errors import EngineError, OutOfTimeError, RieszError
+from riesz.errors import EngineError, OutOfTimeError, RieszError, SolveError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.inference import fit as door
 from riesz.inference.fit import Inadequacy, choose_engine, find_inadequacy, fit
@@ -56,6 +56,11 @@ def test_single_precision_is_emulated():
     rough = problem_on(hierarchy(rectangle((2, 2)), 2), 1.0, dtype=jnp.float32)
     assert choose_engine(rough).engine.name == "gaussian-vi(surrogate)"
     assert choose_engine(rough).why == Note("float32")
+
+
+def test_one_mesh_in_float32_is_refused_with_what_to_do():
+    with pytest.raises(SolveError, match="jax_enable_x64"):
+        fit(problem_on(rectangle((2, 2)), 1.0, dtype=jnp.float32), progress=False)
 
 
 def test_unknowns_are_integrated_out_where_none_or_few_are_left():

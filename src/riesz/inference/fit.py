@@ -72,7 +72,7 @@ class Choice:
 def choose_engine(problem: InverseProblem) -> Choice:
     """The engine to begin with, with its default settings, and those to go on to."""
     size = problem.num_coordinates
-    if problem.forward.dtype != jnp.dtype(jnp.float64):
+    if problem.forward.dtype != jnp.dtype(jnp.float64) and problem.hierarchy is not None:
         return Choice(engine_of("gaussian-vi", "surrogate"), Note("float32"))
     left, chains = num_nonlinear(problem), engine_of("mcmc")
     if left == 0:
