@@ -76,9 +76,7 @@ def carried(diffusivity, most=0.9):
     sensors[:6, 0] = most
     return rz.inverse_problem(
         rz.rectangle((8, 8)),
-        rz.diffusion(diffusivity)
-        + rz.advection(jnp.array([5.0, 1.0]), supg=True)
-        - rz.source("s"),
+        rz.diffusion(diffusivity) + rz.advection(jnp.array([5.0, 1.0]), supg=True) - rz.source("s"),
         latents={"s": dist.Normal(1.0, 0.5)},
         dirichlet={"boundary": 0.0},
         observations=rz.observations(sensors, np.zeros(12)),

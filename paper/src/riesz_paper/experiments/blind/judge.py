@@ -58,7 +58,8 @@ def fitted(blind: BlindProblem, seconds: float = FIT_SECONDS) -> Fitted:
     """As a problem file is, with a time limit; the verdict is that of a report's trust panel.
 
     Of the panel those lines count that are about the computation: checks, notes of the engine and
-    warnings. How the data are met, and what they tell of an unknown, is not about it.
+    warnings. How the data are met, and what they tell of an unknown, is not about it; nor is the
+    error of the mesh, which a reference on the same mesh has as well.
     """
     clock, cpu = perf_counter(), process_time()
     with warnings.catch_warnings(record=True) as caught:
@@ -75,7 +76,8 @@ def fitted(blind: BlindProblem, seconds: float = FIT_SECONDS) -> Fitted:
         contraction={},
         method=facts.method,
     )
-    notes = tuple(dict.fromkeys((*posterior.notes, *others)))
+    every = dict.fromkeys((*posterior.notes, *others))
+    notes = tuple(one for one in every if one.code != "mesh_error")
     level = overall(found, notes)
     is_checked = OPEN not in {one.level for one in found}
     said = tuple(f"{v.name}: {v.found}" for v in found if v.level in (DOUBTFUL, BAD))
