@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ALONE := .venv-alone
 OLDEST := .venv-oldest
+RELEASE := .venv-release
 $(OLDEST)/.ready: PYTHON := $(or $(shell command -v python3.11),$(PYTHON))
 DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-journeys test-slow test-slow-engines test-slow-product test-slow-paper test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-methods bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit bench-mesh-error bench-refinement reproduce reproduce-smoke clean
+.PHONY: demo test test-paper test-journeys test-slow test-slow-engines test-slow-product test-slow-paper test-browser test-alone test-oldest docs qgis-plugin release lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-methods bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit bench-mesh-error bench-refinement reproduce reproduce-smoke clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -70,6 +71,18 @@ docs: $(READY) $(DOCS_READY)
 	done
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open out/site/index.html"
+
+# All distributions, in out/release; then the wheel alone, in an environment of its own, must give the
+# demo and the window.
+release: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[release]'
+	rm -rf $(OUT)/release
+	for project in . paper; do $(BIN)/python -m build --outdir $(OUT)/release $$project || exit 1; done
+	$(BIN)/python -m twine check --strict $(OUT)/release/*
+	$(PYTHON) -m venv --clear $(RELEASE)
+	wheel=$$(echo $(OUT)/release/riesz-*.whl) && \
+	    $(RELEASE)/bin/python -m pip install --quiet --constraint constraints.txt "$$wheel[app]" && \
+	    $(RELEASE)/bin/python tools/release_smoke.py "$$wheel" $(OUT)/release/smoke
 
 # The plugin as QGIS installs it, by Plugins, Install from ZIP. Nothing of the environment is needed.
 qgis-plugin:

@@ -65,6 +65,7 @@ def serve(
             own.bind((HOST, port))
         except OSError as error:
             raise RieszError(f"port {port} cannot be taken: {error.strerror}.") from error
+        own.listen()  # who comes before the server has begun waits for it
         token, address = secrets.token_urlsafe(32), f"{HOST}:{own.getsockname()[1]}"
         url = f"http://{address}/?token={token}"
         told(f"the window is at {url}\nCtrl-C closes it")
