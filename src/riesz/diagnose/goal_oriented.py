@@ -36,7 +36,7 @@ CellValues = Float[np.ndarray, " cell"]
 
 MOST_NODES = 20_000
 
-GOAL = 0.95 * NOTABLE_ERROR
+GOAL = 0.9 * NOTABLE_ERROR
 """That cells are cut for: the last ones should be enough."""
 
 BULK = 0.6
