@@ -21,7 +21,7 @@ GUESTS = ("riesz_app", "riesz_demo", "riesz_many", "riesz_pumping", "riesz_shard
 PAPER = ROOT / "paper" / "src" / "riesz_paper"
 SOURCES = (*(ROOT / "src" / name for name in ("riesz", *GUESTS)), PAPER)
 MOST_FILES = 16
-MOST_CODE_LINES = 39_730
+MOST_CODE_LINES = 39_729
 """Lines that hold code: neither blank, nor comment, nor docstring. To fall, never to rise."""
 
 

@@ -15,10 +15,28 @@ COMMANDS = {
     "map.csv": ("predict", ".", *STATISTICS, "--out", "map.csv"),
     "map.tif": ("predict", ".", *STATISTICS, "--out", "map.tif"),
     "map.gpkg": ("predict", ".", *STATISTICS, "--out", "map.gpkg"),
+    "next.csv": ("next", ".", "--count", "3", "--report", "--out", "next.csv"),
 }
-"""Files that are made when they are asked for, by which command."""
+"""Files that are made when they are asked for, by which command; where to measure next stands in
+the report from then on."""
 
 KEPT = ("problem.toml", "summary.txt", MANIFEST)
+
+SCRIPT = "script.py"
+SCRIPT_TEXT = """\
+# The fit {run} and its maps in Python, in the folder with the table, the outline and {problem}.
+import jax
+
+jax.config.update("jax_enable_x64", True)  # exact solves need it
+
+import riesz as rz
+
+if __name__ == "__main__":
+    run = rz.read_problem({problem!r}).fit({again!r})
+    print(run.summary)
+    run.predict(stat="mean,sd,q:0.025,q:0.975", grid=(100, 100)).save({file!r})
+    run.report()
+"""
 
 
 def output_file(folder: Folder, run: str, name: str) -> Path:
@@ -26,19 +44,33 @@ def output_file(folder: Folder, run: str, name: str) -> Path:
     root = folder.path(run)
     if not (root / MANIFEST).is_file():
         raise RieszError(f"there is no run {run} in {folder.root} that has ended.")
-    if name not in COMMANDS and name not in KEPT:
-        raise RieszError(f"{name} is no file of a run: {', '.join([*COMMANDS, *KEPT])}.")
+    names = [*COMMANDS, *KEPT, SCRIPT]
+    if name not in names:
+        raise RieszError(f"{name} is no file of a run: {', '.join(names)}.")
     path = Folder(root).path(name)
     if not path.exists() and name in COMMANDS:
         run_command(COMMANDS[name], root)
     return path
 
 
-def run_command(words: Sequence[str], root: Path) -> None:
-    """A command of `riesz` in a run's folder, whose last line says what went wrong."""
+def script_of(run: str, problem: str) -> str:
+    """What the window has done for a run, without a window."""
+    again = f"{run}-again"
+    return SCRIPT_TEXT.format(run=run, problem=problem, again=again, file=f"{again}/map.csv")
+
+
+def comparison_of(folder: Folder, runs: Sequence[str]) -> dict[str, list[str]]:
+    """What `riesz compare` says of runs."""
+    names = [folder.path(run).name for run in runs]
+    return {"lines": run_command(("compare", *names), folder.root).splitlines()}
+
+
+def run_command(words: Sequence[str], root: Path) -> str:
+    """What a command of `riesz` says, in that folder; its last line is what went wrong."""
     done = subprocess.run(
         [*RIESZ, *words], cwd=root, capture_output=True, text=True, check=False, timeout=600
     )
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
         raise EngineError("".join(last).removeprefix("riesz: ") or f"riesz {words[0]} failed.")
+    return done.stdout

@@ -170,6 +170,7 @@
       row.className = "row";
       if (run.state === "running") row.append(button("Stop", async () => { await ask("DELETE", at("/api/fits/", run.name)); }));
       if (run.state === "done") row.append(button("Open", () => open(run.name)));
+      if (run.state === "done" && opened && opened !== run.name) row.append(button("Compare with " + opened, () => compare(opened, run.name)));
       if (run.state === "stopped" && run.problem) {
         row.append(button("Go on", () => ask("POST", at("/api/fits/", run.name), JSON.stringify({ problem: run.problem }))));
       }
@@ -181,8 +182,18 @@
     const again = [...by("runs").querySelectorAll("button")].find((one) => one.dataset.of === focused);
     if (focused && again) again.focus();
   }
-  const FILES = [["map.csv", "map as CSV"], ["map.tif", "GeoTIFF"], ["map.gpkg", "GeoPackage"], ["report.html", "report"], ["problem.toml", "problem file"]];
+  const FILES = [["map.csv", "map as CSV"], ["map.tif", "GeoTIFF"], ["map.gpkg", "GeoPackage"], ["report.html", "report"], ["problem.toml", "problem file"], ["script.py", "Python script"], ["next.csv", "where to measure next"]];
+  let opened = "";
+  async function compare(...runs) {
+    by("compared").hidden = false;
+    by("compared").textContent = "comparing ...";
+    const found = await json("POST", "/api/compare", JSON.stringify({ runs })).catch((error) => { by("compared").hidden = true; throw error; });
+    by("compared").textContent = found.lines.join("\n");
+  }
   function open(run) {
+    opened = run;
+    known = "";
+    by("compared").hidden = true;
     by("report-section").hidden = false;
     by("report-title").textContent = run;
     const of = (name) => "/runs/" + encodeURIComponent(run) + "/" + name + "?token=" + encodeURIComponent(token);
@@ -192,6 +203,7 @@
       link.download = run + "-" + name;
       link.click();
       URL.revokeObjectURL(link.href);
+      if (name === "next.csv") by("report").src = of("report.html"); // which has the places now
     })));
     by("report").src = of("report.html");
     by("report-section").scrollIntoView();

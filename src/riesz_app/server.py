@@ -37,7 +37,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from riesz.errors import RieszError
 from riesz_app.folder import MAPS, OUTLINES, PROBLEMS, TABLES, Folder
 from riesz_app.jobs import Jobs
-from riesz_app.outputs import output_file
+from riesz_app.outputs import SCRIPT, comparison_of, output_file, script_of
 from riesz_app.start import columns_of, describe_problem, problem_for, save_problem
 
 HOST = "127.0.0.1"
@@ -136,8 +136,14 @@ def application(folder: Folder, token: str, address: str, *, keep_fits: bool = F
 
     async def output(request: Request) -> Response:
         run, name = request.path_params["run"], request.path_params["name"]
+        if name == SCRIPT:
+            return PlainTextResponse(script_of(run, str(jobs.state(run)["problem"])))
         path = await run_in_threadpool(output_file, folder, run, name)
         return FileResponse(path, content_disposition_type="inline", filename=path.name)
+
+    async def compare(request: Request) -> Response:
+        words = await words_of(request)
+        return await json_of(comparison_of, folder, [str(one) for one in words.get("runs", ())])
 
     routes = [
         Route("/", page),
@@ -148,6 +154,7 @@ def application(folder: Folder, token: str, address: str, *, keep_fits: bool = F
         Route("/api/problems/{name}", problem, methods=["GET", "PUT"]),
         Route("/api/problems/{name}/check", check, methods=["POST"]),
         Route("/api/fits/{run}", fit, methods=["POST", "DELETE"]),
+        Route("/api/compare", compare, methods=["POST"]),
         Route("/runs/{run}/{name}", output),
     ]
     return Starlette(

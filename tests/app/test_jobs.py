@@ -1,5 +1,7 @@
 """Fits that a window begins are processes of their own, and are known again without it."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -8,7 +10,7 @@ from tests.small_problem import problem_toml, written
 from riesz.errors import RieszError
 from riesz_app.folder import Folder
 from riesz_app.jobs import BAR, LOGS, Jobs, tail_of
-from riesz_app.outputs import output_file
+from riesz_app.outputs import comparison_of, output_file, script_of
 
 PROBLEM = problem_toml(engine_name="laplace")
 
@@ -43,8 +45,29 @@ def test_a_fit_ends_in_a_run_whose_report_is_made_when_it_is_asked_for(folder):
         output_file(folder, "first", "draws.npz")
     report = output_file(folder, "first", "report.html")
     assert "Riesz report of the run" in report.read_text()
+    places = output_file(folder, "first", "next.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in places[:5]] == ["rank", "1", "2", "3", ""]
     # A window that is opened later knows it by what lies in the folder.
     assert [one["name"] for one in Jobs(folder).states()] == ["first"]
+
+
+@pytest.mark.slow
+def test_without_a_window_it_is_the_same(folder):
+    jobs = Jobs(folder)
+    jobs.start("problem.toml", "first")
+    wait_for(jobs, "first", "done")
+    (folder.root / "script.py").write_text(script_of("first", "problem.toml"))
+    subprocess.run([sys.executable, "script.py"], cwd=folder.root, check=True, timeout=300)
+    assert (folder.root / "first-again" / "map.csv").read_text().count("\n") > 100
+    told = comparison_of(folder, ["first", "first-again"])["lines"]
+    assert any("first-again" in line for line in told)
+
+
+def test_runs_that_are_not_there_are_not_compared(folder):
+    with pytest.raises(RieszError, match="second"):
+        comparison_of(folder, ["first", "second"])
+    with pytest.raises(RieszError):
+        comparison_of(folder, ["first", "../elsewhere"])
 
 
 def test_what_is_wrong_with_a_problem_file_is_told_by_its_fit(folder):

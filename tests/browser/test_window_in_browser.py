@@ -1,6 +1,7 @@
 """From a table to a report without a keyboard but for names, in a real browser."""
 
 import json
+import shutil
 import time
 
 import numpy as np
@@ -52,6 +53,12 @@ def pick(browser, name, words):
     Select(part(browser, name)).select_by_visible_text(words)
 
 
+def press(browser, place, words):
+    """The button that says so."""
+    every = part(browser, place).find_elements("tag name", "button")
+    next(one for one in every if one.text == words).click()
+
+
 def click_at(browser, x, y):
     """On the map, by shares of its size from its middle."""
     from selenium.webdriver import ActionChains
@@ -87,6 +94,14 @@ def test_a_table_an_outline_a_fit_and_its_report(opened, window):
         screenshot(opened, f"window-{name}")
         width = opened.execute_script("return document.documentElement.scrollWidth")
         assert width <= WINDOWS[name][0]
+    # Another run appears, is held against the one that is open; and where to measure next.
+    shutil.copytree(window.folder / "run", window.folder / "other")
+    wait(opened, lambda _: "other: done" in part(opened, "runs").text)
+    press(opened, "runs", "Compare with run")
+    wait(opened, lambda _: "other" in part(opened, "compared").text)
+    press(opened, "take", "where to measure next")
+    wait(opened, lambda _: (window.folder / "run" / "next.csv").is_file())
+    assert part(opened, "error").text == ""
     assert opened.title == "Riesz"
     assert opened.get_log("browser") == []
 

@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import riesz as rz
-from riesz.comparison.compare import compare, compare_before_fit, gain_by
+from riesz.comparison.compare import compare, compare_in_closed_form, gain_by
 from riesz.comparison.results import BLOCKS, KRIGING
 from riesz.priors.correlated_residual import LocalEffect
 
@@ -43,7 +43,7 @@ def test_what_is_said_before_a_fit_is_said_of_its_posterior_to_the_last_digit(pr
     """A plane with noise, of which kriging knows as much: single observations lean to one side."""
     rng = np.random.default_rng(5)
     own = with_values(problem, SENSORS[:, 0] + 0.3 * rng.normal(size=40))
-    before = compare_before_fit(own)
+    before = compare_in_closed_form(own)
     after = compare(rz.fit(own, "laplace(marginal)", progress=False))
     assert before.verdict == after.verdict
     apart = before.difference("equation", KRIGING)

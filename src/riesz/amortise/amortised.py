@@ -216,7 +216,9 @@ class Amortised(eqx.Module):
         )
 
     def of_data_set(self, data: SensorData, number: int, q: FullRank, fit: float) -> Posterior:
-        notes = note_on_fit(fit, float(self.usual_fit))
+        # A network answers everything: say so where it was asked what it was not trained for.
+        usual = float(self.usual_fit)
+        notes = () if fit >= usual else (Note("unlike_training", fit=fit, usual=usual),)
         q, states = jax.tree.map(jnp.asarray, q), self.simulator.states()
         problem = single_problem(self.problem, data, number)
         return Posterior(problem, q, states, self.history, ENGINE, self.seed, notes)
@@ -323,8 +325,3 @@ def check_no_gaps(values: Float[np.ndarray, "data sensor"]) -> None:
             f"data set {bad[0][0]}: this encoder needs all of them; for data with gaps train with "
             "missing=0.3, for instance, or use rz.inference.fit_data_sets."
         )
-
-
-def note_on_fit(fit: float, usual: float) -> tuple[Note, ...]:
-    """A network answers everything: say so where it was asked what it was not trained for."""
-    return () if fit >= usual else (Note("unlike_training", fit=fit, usual=usual),)

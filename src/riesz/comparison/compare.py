@@ -74,8 +74,8 @@ def compare(
     return beside_rivals(ours, list(problems.values()), how, back, unit)
 
 
-def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison | None:
-    """What `compare` will say of a posterior on the density `marginal`, by the same closed forms.
+def compare_in_closed_form(problem: InverseProblem, *, seed: int = 0) -> Comparison | None:
+    """What `compare` says of a posterior on the density `marginal`, by the same closed forms.
 
     None where there are none, or where kriging and a plane have nothing to say.
     """

@@ -79,9 +79,6 @@ MAX_PILOTS = 4
 PILOT_WARMUP = 60
 """Transitions by one of them before its draws are taken."""
 
-REDUCED_GRADIENT = 0.005
-"""Seconds, roughly."""
-
 CHAINS = 0.7
 """The share of the time left that chains may take: exact solves that weigh their draws follow."""
 

@@ -79,23 +79,20 @@ def discretisation_error(
             whole = np.hstack([whole, whole[:, ends].mean(axis=2)])
         return whole[:, :num_points], np.asarray(seen)
 
-    states, own = solve(problem)
     finer, is_quadratic = on_finer_elements(problem)
-    finer_states, seen = solve(finer)
-    first, order, settles = seen - own, element.degree + 1, True
-    mesh, unknown = Correction.of_order(first, order), LEFT_OF_ORDER
-    added = (finer_states - states) / (1 - 0.5**order)
+    stabilises, order = is_upwinded(problem), element.degree + 1
+    meshes = [problem, finer]
+    if stabilises and parts * count <= MOST_UNKNOWNS:
+        meshes.append(on_refined_mesh(finer))
+    (states, own), *others = found = [solve(one) for one in meshes]
+    (before, seen_before), (last, seen) = found[-2:]
+    mesh, unknown, share = Correction.of_order(seen - seen_before, order), LEFT_OF_ORDER, 0.5**order
     if is_quadratic:
-        mesh, unknown = Correction(first, LEFT * np.abs(first)), LEFT
-        added = finer_states - states
-    elif is_upwinded(problem):
-        settles = False
-        if parts * count <= MOST_UNKNOWNS:
-            last_states, last = solve(on_refined_mesh(finer))
-            settles = bool(norm(last - seen) <= SETTLED * norm(first))
-            rest = Correction.of_order(last - seen, order)
-            mesh = Correction(first + rest.at_sensors, rest.sd)
-            added = finer_states - states + (last_states - finer_states) / (1 - 0.5**order)
+        mesh, unknown, share = Correction(seen - own, LEFT * np.abs(seen - own)), LEFT, 0.0
+    mesh = Correction(seen_before - own + mesh.at_sensors, mesh.sd)
+    added = before - states + (last - before) / (1 - share)
+    is_less = norm(seen - seen_before) <= SETTLED * norm(others[0][1] - own)
+    settles = not stabilises or (len(meshes) > 2 and bool(is_less))
     steps = Correction(np.zeros_like(own), np.zeros_like(own))
     if problem.time is not None:
         in_time = 1 if problem.time.scheme == EULER else 2

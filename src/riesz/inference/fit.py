@@ -201,7 +201,9 @@ def fit(
     posterior, steps = escalate(problem, choice, how)
     if mesh_error != "off" and posterior.mesh_shift is None:
         posterior = with_mesh_shift(posterior, how)
-    posterior = with_notes(posterior, *note_on_discontinuity(without_derivative(problem)))
+    # Gradients do not see these: they lead every engine, so that each must be told.
+    lost = without_derivative(problem)
+    posterior = with_notes(posterior, *[Note("no_derivative", names=lost)] * bool(lost))
     told = () if posterior.mesh_shift is None else (posterior.mesh_shift.note(),)
     bad = (note for note in told if note.severity is Severity.WARNING)
     warn_of((*posterior.notes, *bad), posterior.engine)
@@ -219,11 +221,6 @@ def note_on_first_order(problem: InverseProblem) -> tuple[Note, ...]:
     if step < min(periods, default=np.inf) / 2:
         return ()
     return (Note("first_order", step=step, period=min(periods)),)
-
-
-def note_on_discontinuity(names: tuple[str, ...]) -> tuple[Note, ...]:
-    """What gradients do not see: they lead every engine, so that each of them must be told."""
-    return (Note("no_derivative", names=names),) if names else ()
 
 
 def choice_of(

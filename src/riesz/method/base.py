@@ -95,14 +95,10 @@ def resolve_start(
     if start is None:
         return target.near
     result = start.distribution if isinstance(start, Posterior) else jnp.asarray(start)
-    check_start_shape(target.size, mean_of(result))
+    if (shape := mean_of(result).shape) != (target.size,):
+        raise RieszError(f"start has shape {shape}, but the problem has {target.size} coordinates.")
     return result
 
 
 def mean_of(start: Distribution | Coordinates) -> Coordinates:
     return start.mean if isinstance(start, Distribution) else start
-
-
-def check_start_shape(size: int, start: Float[Array, "..."]) -> None:
-    if start.shape != (size,):
-        raise RieszError(f"start has shape {start.shape}, but the problem has {size} coordinates.")

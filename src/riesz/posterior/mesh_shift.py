@@ -97,7 +97,7 @@ class MeshShift(eqx.Module):
             rms=float(np.sqrt(np.mean(self.in_noise**2))),
             by_steps=bool(steps > mesh),
             is_corrected=self.is_corrected,
-            is_trusted=self.is_trusted,
+            sure=self.is_trusted,
         )
 
     def __str__(self) -> str:

@@ -100,14 +100,11 @@ def new_points(
     """
     rng, shape = np.random.default_rng(seed), (draws.num_draws, len(points))
     if together:
-        local, noise = (even_probabilities(rng, draws.num_draws) for _ in range(2))
+        # One for each draw, evenly spread, in random order: what they make has the right width.
+        orders = (rng.permutation(draws.num_draws) for _ in range(2))
+        local, noise = (((order + 0.5) / draws.num_draws)[:, None] for order in orders)
     else:
         local, noise = rng.uniform(size=(2, *shape))
     when = None if when is None else np.broadcast_to(when, len(points))
     errors = None if site is None else draws.shifts.errors
     return NewPoints(draws, points, where, design, local, noise, given, site, when, errors)
-
-
-def even_probabilities(rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "draw 1"]:
-    """One for each draw, evenly spread, in random order: what they make has the right width."""
-    return ((rng.permutation(num_draws) + 0.5) / num_draws)[:, None]

@@ -342,7 +342,8 @@ def by_table(prior: dist.Distribution, name: str) -> ByTable:
         y = middle.reshape(shape) + spread.reshape(shape) * jnp.sinh(t)
         x = bijection(y)
         slope = bijection.log_abs_det_jacobian(y, x) + jnp.log(spread.reshape(shape))
-        return prior.log_prob(x) + slope + log_cosh(t)
+        log_cosh = jnp.logaddexp(t, -t) - jnp.log(2.0)
+        return prior.log_prob(x) + slope + log_cosh
 
     places = np.linspace(-1.0, 1.0, NUM_PLACES)
     # Dense in the middle, and out to where nothing is left.
@@ -353,10 +354,6 @@ def by_table(prior: dist.Distribution, name: str) -> ByTable:
     tables = [table_of(grid, own, name) for own in np.where(np.isnan(logs), -np.inf, logs)]
     values, slopes = (on_device(np.stack(part)) for part in zip(*tables, strict=True))
     return ByTable(bijection, on_device(middle), on_device(spread), values, slopes, shape)
-
-
-def log_cosh(t: Numbers) -> Numbers:
-    return jnp.abs(t) + jnp.log1p(jnp.exp(-2 * jnp.abs(t))) - jnp.log(2.0)
 
 
 def table_of(

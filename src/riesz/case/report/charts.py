@@ -169,7 +169,8 @@ def data_fit(
         num_outside += outside and not limit
         num_above += outside and limit
         kind = ("outside" if outside else "inside") + (" limit" if limit else "")
-        mark = triangle(x(value), y(middle)) if limit else svg_dot(x(value), y(middle))
+        dot = f'<circle cx="{x(value):.1f}" cy="{y(middle):.1f}" r="2.6"/>'
+        mark = triangle(x(value), y(middle)) if limit else dot
         parts.append(
             f'<g class="{kind}"><path d="M{x(value):.1f} {y(below):.1f}V{y(above):.1f}"/>{mark}</g>'
         )
@@ -182,10 +183,6 @@ def data_fit(
             f"; {limits.sum()} more are limits, {num_above} of them below the whole interval"
         )
     return svg(parts, description)
-
-
-def svg_dot(x: float, y: float) -> str:
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>'
 
 
 def triangle(x: float, y: float) -> str:

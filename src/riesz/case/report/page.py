@@ -105,6 +105,7 @@ def embed_json(data: dict[str, Any]) -> str:
 def page_data(content: Content) -> dict[str, Any]:
     """What the map viewer reads."""
     data = content.measurements
+    shares = np.linspace(0, 1, NUM_COLOURS)
     return {
         "grid": encode_grid(content.pixels),
         "maps": [encode_map(one) for one in content.maps],
@@ -123,7 +124,7 @@ def page_data(content: Content) -> dict[str, Any]:
         "flow": None if content.flow is None else encode_flow(content.flow),
         "mesh": encode_mesh(content.draws.mesh),
         "course": content.course,
-        "colours": {key: colour_table(name) for key, name in COLOUR_MAPS.items()},
+        "colours": {key: rgb(name, shares) for key, name in COLOUR_MAPS.items()},
     }
 
 
@@ -147,7 +148,3 @@ def encode_flow(flow: Flow) -> dict[str, Any]:
         "longest": float(np.quantile(sizes, LONGEST)) or 1.0,
         "spacing": flow.spacing,
     }
-
-
-def colour_table(name: str) -> list[list[int]]:
-    return rgb(name, np.linspace(0, 1, NUM_COLOURS))

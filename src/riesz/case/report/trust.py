@@ -97,7 +97,8 @@ def verdicts(
     result += [] if misfit is None else misfit_verdicts(misfit)
     for name, share in contraction.items():
         level = GOOD if share >= CONTRACTION_SEEN else DOUBTFUL
-        result.append(verdict_of("learned", f"Learned about {name}", as_percent(share), level))
+        words = "more than 99 %" if share > 0.99 else f"{max(share, 0):.0%}"
+        result.append(verdict_of("learned", f"Learned about {name}", words, level))
     return result
 
 
@@ -181,7 +182,3 @@ def misfit_verdicts(misfit: findings.Misfit) -> Iterator[Verdict]:
     for one in misfit.findings:
         chance = "1 in 1,000 or less" if one.p < 1e-3 else f"1 in {1 / one.p:,.0f}"
         yield Verdict(ABOUT.get(one.kind, one.kind), f"chance {chance}", DOUBTFUL, str(one))
-
-
-def as_percent(share: float) -> str:
-    return "more than 99 %" if share > 0.99 else f"{max(share, 0):.0%}"

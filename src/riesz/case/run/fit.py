@@ -34,7 +34,7 @@ from riesz.case.run.folder import (
 from riesz.case.run.misfit import MISFIT, misfit_content
 from riesz.case.run.refine import REFINING, fit_on_refined_mesh
 from riesz.case.run.stored_problem import PARENT, case_before
-from riesz.comparison.compare import compare_before_fit, gain_by
+from riesz.comparison.compare import compare_in_closed_form, gain_by
 from riesz.deadline import Deadline
 from riesz.density.engine import AbstractEngine, Engine
 from riesz.diagnose.criticism.findings import Misfit
@@ -55,7 +55,6 @@ from riesz.notes import Note, note_of_warning, to_json
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck
 from riesz.posterior.posterior import MARGINAL, Posterior
 from riesz.prediction.drawing import draws_and_course
-from riesz.prediction.draws import PosteriorDraws
 
 AUTO = "auto"
 
@@ -86,8 +85,6 @@ def fit_case(case: Case, options: FitOptions) -> Run:
     told(f"engine {choice.engine.name}: {choice.why}")
     for note in case.notes:
         told(f"note: {note}")
-    for remark in case.remarks:
-        told(remark)
     checkpoint = Checkpoint(
         checkpoint_of(out),
         seconds=options.checkpoint_seconds,
@@ -122,10 +119,7 @@ def in_python(value: Any) -> str:
 
 
 def decide_local(case: Case, engine: AbstractEngine) -> Case:
-    """The case with `local` decided by leaving out each observation; its remarks say how.
-
-    They also say what `compare` will say of the run: whether the equation helps at all.
-    """
+    """The case with `local` decided by leaving out each observation; its remarks say how."""
     if case.tables.observations.local != AUTO:
         return case
     gain = gain_by(case.problem, LOCAL) if MARGINAL in engine.name else None
@@ -137,10 +131,15 @@ def decide_local(case: Case, engine: AbstractEngine) -> Case:
         f"{'with' if keep else 'without'} what neighbours share beyond the equation: it changes "
         f"the log-density of a left-out observation by {gain.mean:+.3f} +- {gain.error:.2g}"
     )
-    case = case.with_local(local=keep, remarks=(reason,))
-    verdict = compare_before_fit(case.problem)
-    notes = () if verdict is None else verdict.verdict
-    return dataclasses.replace(case, remarks=(*case.remarks, *map(str, notes)))
+    return case.with_local(local=keep, remarks=(reason,))
+
+
+def with_verdict(case: Case, posterior: Posterior) -> Case:
+    """Its remarks also say what `compare` will: whether the equation helps at all."""
+    is_asked = LOCAL in case.decided.get("observations", {}) and MARGINAL in posterior.engine
+    verdict = compare_in_closed_form(posterior.problem) if is_asked else None
+    remarks = () if verdict is None else tuple(map(str, verdict.verdict))
+    return dataclasses.replace(case, remarks=(*case.remarks, *remarks))
 
 
 FITTING = 0.85
@@ -174,6 +173,10 @@ def run_case(
         if options.refine:
             posterior, finer = fit_on_refined_mesh(case, posterior, choice, options, fitting)
             case = case if finer is None else dataclasses.replace(case, problem=finer.problem)
+        case = with_verdict(case, posterior)
+    for remark in case.remarks:
+        if options.told:
+            options.told(remark)
     seconds = perf_counter() - start + checkpoint.spent
     # Those that are in the posterior already are warned of as well; others come from libraries.
     others = dict.fromkeys(note_of_warning(one.message) for one in caught)
@@ -214,7 +217,12 @@ def account_of(
             posterior = with_notes(posterior, Note("draws_lost", lost=drawn.num_lost, total=total))
         labels = None if case is None else observation_labels(case)
         posterior = with_labelled_shift(posterior, labels)
-        posterior, misfit = with_misfit(posterior, drawn, labels)
+        misfit = None
+        try:
+            misfit = misfit_of(posterior, drawn, labels=labels)
+        except Exception as error:
+            note = Note("criticism_failed", error=error_sentence(error))
+            posterior = with_notes(posterior, note)
         result = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
         stored = StoredDraws(drawn, fit_facts(posterior), course)
         return Account(posterior, result, stored, misfit=misfit)
@@ -226,21 +234,9 @@ def account_of(
 def with_labelled_shift(posterior: Posterior, labels: list[str] | None) -> Posterior:
     """With observations called by their labels where it is told how far off the mesh is."""
     shift = posterior.mesh_shift
-    if shift is None:
-        return posterior
+    own = () if shift is None else (shift.note(labels),)
     others = [note for note in posterior.notes if note.code != "mesh_error"]
-    return dataclasses.replace(posterior, notes=(*others, shift.note(labels)))
-
-
-def with_misfit(
-    posterior: Posterior, draws: PosteriorDraws, labels: list[str] | None
-) -> tuple[Posterior, Misfit | None]:
-    """What contradicts the model; where that cannot be told, a note says why."""
-    try:
-        return posterior, misfit_of(posterior, draws, labels=labels)
-    except Exception as error:
-        note = Note("criticism_failed", error=error_sentence(error))
-        return with_notes(posterior, note), None
+    return dataclasses.replace(posterior, notes=(*others, *own))
 
 
 def observation_labels(case: Case) -> list[str]:

@@ -35,7 +35,7 @@ from riesz.io.store.files import csv_content, write_bytes
 from riesz.io.store.results import results, write_results
 from riesz.mesh.grids import Grid
 from riesz.mesh.location import locate
-from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.mesh import cell_volumes
 from riesz.notes import Note
 from riesz.prediction import next_draws
 from riesz.prediction.draws import PosteriorDraws
@@ -105,7 +105,8 @@ def find_next(request: PredictionRequest, options: NextOptions) -> Ranking:
     # Raises where there is no such quantity, before any march.
     next_draws.target(known, named, level=level)
     if request.points is None and request.cell is None:
-        request = dataclasses.replace(request, cell=usual_cell(known.mesh))
+        area = cell_volumes(known.mesh.nodes, known.mesh.cells).sum()
+        request = dataclasses.replace(request, cell=float(np.sqrt(area / NUM_CANDIDATES)))
     at, notes = places_at(request, known.mesh), ()
     if request.rows is not None:
         notes = request.rows.notes
@@ -179,10 +180,6 @@ def reword(of: next_draws.Target, quantity: str) -> next_draws.Target:
     return dataclasses.replace(
         of, words=f"variance of {quantity.removeprefix(next_draws.BUDGET)} in the budget"
     )
-
-
-def usual_cell(mesh: Mesh) -> float:
-    return float(np.sqrt(cell_volumes(mesh.nodes, mesh.cells).sum() / NUM_CANDIDATES))
 
 
 def align_draws(run: Run, draws: PosteriorDraws) -> PosteriorDraws:

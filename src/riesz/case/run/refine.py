@@ -2,12 +2,10 @@
 
 import dataclasses
 import math
-from contextlib import suppress
 
 from riesz.case.file.problem import Case
 from riesz.case.options import FitOptions
 from riesz.deadline import Deadline
-from riesz.density.engine import AbstractEngine
 from riesz.diagnose.goal_oriented import NestedMesh, mesh_for_data
 from riesz.errors import RieszError, error_sentence
 from riesz.inference.fit import FAILURES, Choice, fit, with_notes
@@ -41,7 +39,7 @@ def fit_on_refined_mesh(
             left = deadline.remaining()
             posterior = fit(
                 finer.problem,
-                dataclasses.replace(choice, engine=start_from(choice.engine, posterior)),
+                dataclasses.replace(choice, engine=choice.engine.with_start(posterior)),
                 seed=options.seed,
                 progress=options.progress,
                 check=options.check,
@@ -54,10 +52,3 @@ def fit_on_refined_mesh(
         return with_notes(posterior, Note("not_refined", error=error_sentence(error))), fitted
     assert finer is not None
     return with_notes(posterior, finer.note), fitted
-
-
-def start_from(engine: AbstractEngine, posterior: Posterior) -> AbstractEngine:
-    """From a posterior, where an engine can."""
-    with suppress(RieszError):
-        return engine.with_start(posterior)
-    return engine

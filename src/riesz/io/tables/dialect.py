@@ -262,9 +262,8 @@ def header_row(rows: Sequence[Row]) -> int:
     rows = rows[:LOOKED_AT]
     counts = [num_filled(row) for _, row in rows]
     width = median(counts)
-    data = next(
-        (i for i, (_, row) in enumerate(rows) if is_data(row) and counts[i] >= width), len(rows)
-    )
+    wide = (i for i, (_, row) in enumerate(rows) if any(map(marks_of, row)) and counts[i] >= width)
+    data = next(wide, len(rows))
     first = 0
     while first + 1 < data and (
         is_remark(rows[first][1])
@@ -277,10 +276,6 @@ def header_row(rows: Sequence[Row]) -> int:
 
 def num_filled(row: Sequence[str]) -> int:
     return sum(bool(cell.strip()) for cell in row)
-
-
-def is_data(row: Sequence[str]) -> bool:
-    return any(marks_of(cell) for cell in row)
 
 
 def is_remark(row: Sequence[str]) -> bool:

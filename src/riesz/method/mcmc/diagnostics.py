@@ -58,7 +58,9 @@ def sampler_warnings(history: dict[str, Array], names: tuple[str, ...]) -> tuple
         notes.append(Note("too_few_draws"))
         return tuple(notes)
     if r_hat[worst] > R_HAT.good:
-        are_apart = chains_are_apart(r_hat[worst], *history["diverging"].shape)
+        # A few draws may lie anywhere; many that stay in different places have a reason to.
+        chains, draws = history["diverging"].shape
+        are_apart = r_hat[worst] >= APART and chains > 1 and draws >= EFFECTIVE_DRAWS.bad
         code = "chains_apart" if are_apart else "r_hat"
         notes.append(Note(code, value=r_hat[worst], unknown=names[worst], limit=R_HAT.good))
     effective = np.nan_to_num(np.asarray(history["effective_draws"]), nan=1.0)
@@ -74,11 +76,6 @@ def sampler_warnings(history: dict[str, Array], names: tuple[str, ...]) -> tuple
         result = {"value": tails[fewest], "unknown": names[fewest]}
         notes.append(Note("tail_draws", **result, limit=EFFECTIVE_DRAWS.bad))
     return tuple(notes)
-
-
-def chains_are_apart(r_hat: float, num_chains: int, num_draws: int) -> bool:
-    """A few draws may lie anywhere; many that stay in different places have a reason to."""
-    return bool(r_hat >= APART and num_chains > 1 and num_draws >= EFFECTIVE_DRAWS.bad)
 
 
 def agreement_along(
