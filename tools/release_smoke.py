@@ -5,6 +5,7 @@ else; so it imports the standard library alone.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -52,8 +53,11 @@ def look_at_window(command: str, folder: Path) -> None:
             if begun["columns"]["value"] != "head" or "[equation]" not in begun["text"]:
                 raise SystemExit(f"the window makes nothing of a table: {begun}")
         finally:
-            window.send_signal(signal.SIGINT)
-            window.wait(WAIT)
+            os.kill(window.pid, signal.SIGINT)
+            try:
+                window.wait(WAIT)
+            finally:
+                window.kill()
 
 
 def ask(url: str, token: str, body: bytes | None = None, method: str = "GET") -> bytes:

@@ -45,7 +45,7 @@ def discretisation(
     sure: bool = True,
 ) -> str:
     what, advice = ("steps", "take shorter ones") if by_steps else ("mesh", "refine it")
-    unknown = "" if sure else "it is too coarse to tell by how much: "
+    unknown = "" if sure else "finer ones do not tell by how much: "
     told = f"; {unknown}{advice}" if off > NOTABLE_ERROR else ""
     return (
         f"{what}: what is predicted {'was' if is_corrected else 'is'} off by up to {off:.2g} noise "

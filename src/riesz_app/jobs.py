@@ -88,7 +88,7 @@ class Jobs:
         """Stop what this window has begun."""
         running = [one for one in self.processes.values() if one.poll() is None]
         for process in running:
-            process.send_signal(signal.SIGINT)
+            os.kill(process.pid, signal.SIGINT)
         for process in running:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=PATIENCE)

@@ -20,11 +20,12 @@ COMMANDS = {
 """Files that are made when they are asked for, by which command; where to measure next stands in
 the report from then on."""
 
+NEXT = "next.csv"
 KEPT = ("problem.toml", "summary.txt", MANIFEST)
 
 SCRIPT = "script.py"
 SCRIPT_TEXT = """\
-# The fit {run} and its maps in Python, in the folder with the table, the outline and {problem}.
+# The fit {run!r} and its maps in Python, in the folder with the table, the outline and {problem!r}.
 import jax
 
 jax.config.update("jax_enable_x64", True)  # exact solves need it
@@ -47,14 +48,24 @@ def output_file(folder: Folder, run: str, name: str) -> Path:
     names = [*COMMANDS, *KEPT, SCRIPT]
     if name not in names:
         raise RieszError(f"{name} is no file of a run: {', '.join(names)}.")
-    path = Folder(root).path(name)
-    if not path.exists() and name in COMMANDS:
+    path, report = Folder(root).path(name), root / "report.html"
+    made = path.exists() and (name != NEXT or newer(report, path))
+    if not made and name in COMMANDS:
         run_command(COMMANDS[name], root)
     return path
 
 
-def script_of(run: str, problem: str) -> str:
-    """What the window has done for a run, without a window."""
+def newer(file: Path, other: Path) -> bool:
+    return file.exists() and file.stat().st_mtime >= other.stat().st_mtime
+
+
+def script_of(folder: Folder, run: str, problem: str) -> str:
+    """What the window has done for a run, without a window: of a problem file that is as it was."""
+    kept = output_file(folder, run, "problem.toml")
+    if not problem or folder.problem(problem).read_bytes() != kept.read_bytes():
+        raise RieszError(
+            f"no problem file here is that of {run} any more: take its problem file, and fit that."
+        )
     again = f"{run}-again"
     return SCRIPT_TEXT.format(run=run, problem=problem, again=again, file=f"{again}/map.csv")
 

@@ -160,10 +160,10 @@
         words.textContent += ", " + run.progress.what + (run.progress.left ? ", " + run.progress.left + " left" : "");
         item.append(bar);
       }
-      if (run.state === "failed" || run.state === "stopped") {
+      if (run.state !== "done" && !run.progress) { // also before there is a bar
         const last = document.createElement("p");
         last.className = "words";
-        last.textContent = run.told.slice(-2).join(" ");
+        last.textContent = run.told.slice(run.state === "running" ? -1 : -2).join(" ");
         item.append(last);
       }
       const row = document.createElement("div");
@@ -203,7 +203,7 @@
       link.download = run + "-" + name;
       link.click();
       URL.revokeObjectURL(link.href);
-      if (name === "next.csv") by("report").src = of("report.html"); // which has the places now
+      if (name === "next.csv" && opened === run) by("report").src = of("report.html"); // which has the places now
     })));
     by("report").src = of("report.html");
     by("report-section").scrollIntoView();

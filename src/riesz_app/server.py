@@ -137,7 +137,8 @@ def application(folder: Folder, token: str, address: str, *, keep_fits: bool = F
     async def output(request: Request) -> Response:
         run, name = request.path_params["run"], request.path_params["name"]
         if name == SCRIPT:
-            return PlainTextResponse(script_of(run, str(jobs.state(run)["problem"])))
+            problem = str(jobs.state(run)["problem"] or "")
+            return PlainTextResponse(await run_in_threadpool(script_of, folder, run, problem))
         path = await run_in_threadpool(output_file, folder, run, name)
         return FileResponse(path, content_disposition_type="inline", filename=path.name)
 

@@ -47,6 +47,14 @@ def test_a_fit_ends_in_a_run_whose_report_is_made_when_it_is_asked_for(folder):
     assert "Riesz report of the run" in report.read_text()
     places = output_file(folder, "first", "next.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in places[:5]] == ["rank", "1", "2", "3", ""]
+    script = script_of(folder, "first", "problem.toml")
+    compile(script, "script.py", "exec")
+    for other in ("", "other.toml", "problem.toml\nimport os"):
+        with pytest.raises(RieszError):
+            script_of(folder, "first", other)
+    (folder.root / "other.toml").write_text(PROBLEM + "# another\n")
+    with pytest.raises(RieszError, match="no problem file here is that of first"):
+        script_of(folder, "first", "other.toml")
     # A window that is opened later knows it by what lies in the folder.
     assert [one["name"] for one in Jobs(folder).states()] == ["first"]
 
@@ -56,7 +64,7 @@ def test_without_a_window_it_is_the_same(folder):
     jobs = Jobs(folder)
     jobs.start("problem.toml", "first")
     wait_for(jobs, "first", "done")
-    (folder.root / "script.py").write_text(script_of("first", "problem.toml"))
+    (folder.root / "script.py").write_text(script_of(folder, "first", "problem.toml"))
     subprocess.run([sys.executable, "script.py"], cwd=folder.root, check=True, timeout=300)
     assert (folder.root / "first-again" / "map.csv").read_text().count("\n") > 100
     told = comparison_of(folder, ["first", "first-again"])["lines"]
@@ -64,7 +72,7 @@ def test_without_a_window_it_is_the_same(folder):
 
 
 def test_runs_that_are_not_there_are_not_compared(folder):
-    with pytest.raises(RieszError, match="second"):
+    with pytest.raises(RieszError, match="first"):
         comparison_of(folder, ["first", "second"])
     with pytest.raises(RieszError):
         comparison_of(folder, ["first", "../elsewhere"])

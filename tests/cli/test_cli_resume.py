@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +23,8 @@ from riesz.case.file.problem import read_problem
 from riesz.cli.main import main
 from riesz.io.store.checkpoint import Checkpoint
 from riesz.prediction.drawing import draws_and_course
+
+resource = pytest.importorskip("resource")  # not on Windows
 
 PROBLEM = problem_toml(
     engine_name="mcmc",

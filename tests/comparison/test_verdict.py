@@ -39,7 +39,7 @@ def with_values(problem, values):
     return dataclasses.replace(problem, observed=jnp.asarray(values))
 
 
-def test_what_is_said_before_a_fit_is_said_of_its_posterior_to_the_last_digit(problem):
+def test_what_closed_forms_say_is_said_of_the_posterior_to_the_last_digit(problem):
     """A plane with noise, of which kriging knows as much: single observations lean to one side."""
     rng = np.random.default_rng(5)
     own = with_values(problem, SENSORS[:, 0] + 0.3 * rng.normal(size=40))

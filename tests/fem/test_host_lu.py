@@ -1,6 +1,5 @@
 """The sparse LU of the host: right answers, NaN for singular matrices, factors used again."""
 
-import resource
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +9,8 @@ import scipy.sparse as sp
 
 from riesz.fem.linear import host_lu
 from riesz.fem.linear.host_lu import lu_solve
+
+resource = pytest.importorskip("resource")  # not on Windows
 
 
 def parts(matrix):

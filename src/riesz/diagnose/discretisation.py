@@ -99,9 +99,10 @@ def discretisation_error(
         halved, seen = solve(with_half_steps(problem))
         steps = Correction.of_order(seen - own, in_time)
         added += (halved[::2] - states) / (1 - 0.5**in_time)
+        settles |= bool(norm(mesh.at_sensors) < norm(steps.at_sensors) / 10)
     shift = on_device(mesh.at_sensors + steps.at_sensors)
     moved = moves_in_noise(problem.likelihood, on_device(own), shift, z)
-    scale = float(np.ptp(own))
+    scale = float(np.ptp(own)) or float(np.abs(own).max())
     return MeshShift(mesh, steps, np.asarray(moved), added, unknown, scale, settles=settles)
 
 

@@ -8,7 +8,7 @@ does not pass is sampled, from where the last fit ended.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, get_args
 
 import jax
@@ -204,7 +204,12 @@ def fit(
     # Gradients do not see these: they lead every engine, so that each must be told.
     lost = without_derivative(problem)
     posterior = with_notes(posterior, *[Note("no_derivative", names=lost)] * bool(lost))
-    told = () if posterior.mesh_shift is None else (posterior.mesh_shift.note(),)
+    shift = posterior.mesh_shift
+    if shift is not None and not shift.is_corrected and problem.time is not None:
+        # of all times only the largest: a map of the error needs no more
+        shift = replace(shift, states=np.abs(shift.states).max(axis=0, keepdims=True))
+        posterior = replace(posterior, mesh_shift=shift)
+    told = () if shift is None else (shift.note(),)
     bad = (note for note in told if note.severity is Severity.WARNING)
     warn_of((*posterior.notes, *bad), posterior.engine)
     return with_notes(posterior, *steps, *note_on_first_order(problem), *told)

@@ -136,7 +136,4 @@ def with_mesh_shift(posterior: Posterior, how: RunSettings) -> Posterior:
     except (RieszError, *FAILURES) as error:
         note = Note("check_failed", what="the mesh", error=error_sentence(error))
         return with_notes(posterior, note)
-    if how.mesh_error != "correct" and posterior.problem.time is not None:
-        # of all times only the largest: a map of the error needs no more
-        shift = dataclasses.replace(shift, states=np.abs(shift.states).max(axis=0, keepdims=True))
     return dataclasses.replace(posterior, mesh_shift=shift)

@@ -195,7 +195,10 @@ def pose(
         boundary_value_problem(
             finite_elements,
             with_fields(one.equation, space, dim),
-            resolve_dirichlet(values, space, dim),
+            {
+                tag: with_field(as_coefficient(own, f"Dirichlet value on {tag!r}"), space, dim)
+                for tag, own in values.items()
+            },
             dtype=precision,
             newton=one.newton,
             initial=one.initial,
@@ -297,16 +300,6 @@ def with_observations(
     transient = problem.record.transient(problem.forward)
     known = (likelihood, None, problem.hierarchy, transient)
     return problem_of((problem.forward,), problem.latents, [observations], *known)
-
-
-def resolve_dirichlet(
-    values: Mapping[str, Any], latents: LatentSpace, dim: int
-) -> dict[str, AbstractCoefficient]:
-    """Dirichlet values with the names of unknown fields replaced by the fields."""
-    return {
-        tag: with_field(as_coefficient(value, f"Dirichlet value on {tag!r}"), latents, dim)
-        for tag, value in values.items()
-    }
 
 
 def with_fields(form: WeakForm, latents: LatentSpace, dim: int) -> WeakForm:

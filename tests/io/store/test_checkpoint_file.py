@@ -1,7 +1,6 @@
 """Checkpoints on disk: the same again, or a clear word about what is wrong."""
 
 import dataclasses
-import resource
 from hashlib import blake2b
 
 import jax
@@ -21,6 +20,8 @@ from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import full_rank
 from riesz.problem.posing import inverse_problem, with_observations
+
+resource = pytest.importorskip("resource")  # not on Windows
 
 SETTINGS = {"num_samples": 5, "dense_mass": True, "epsilon_rel": 0.1}
 STATE = {

@@ -79,10 +79,10 @@ def fit_case(case: Case, options: FitOptions) -> Run:
     choice = case.choice(options.engine, options.density)
     if options.refine:
         check_can_refine(case.problem)
-    case = decide_local(case, choice.engine)
     if finished:
-        return open_finished_run(out, case, choice, options)
+        return open_finished_run(out, decide_local(case, choice.engine), choice, options)
     told(f"engine {choice.engine.name}: {choice.why}")
+    case = decide_local(case, choice.engine)  # which may take a while
     for note in case.notes:
         told(f"note: {note}")
     checkpoint = Checkpoint(
@@ -136,10 +136,15 @@ def decide_local(case: Case, engine: AbstractEngine) -> Case:
 
 def with_verdict(case: Case, posterior: Posterior) -> Case:
     """Its remarks also say what `compare` will: whether the equation helps at all."""
-    is_asked = LOCAL in case.decided.get("observations", {}) and MARGINAL in posterior.engine
-    verdict = compare_in_closed_form(posterior.problem) if is_asked else None
-    remarks = () if verdict is None else tuple(map(str, verdict.verdict))
-    return dataclasses.replace(case, remarks=(*case.remarks, *remarks))
+    if LOCAL not in case.decided.get("observations", {}) or MARGINAL not in posterior.engine:
+        return case
+    try:
+        verdict = compare_in_closed_form(posterior.problem)
+    except Exception as error:  # the fit may have taken hours
+        notes = (Note("check_failed", what="what compare says", error=error_sentence(error)),)
+    else:
+        notes = () if verdict is None else verdict.verdict
+    return dataclasses.replace(case, remarks=(*case.remarks, *map(str, notes)))
 
 
 FITTING = 0.85
@@ -173,15 +178,15 @@ def run_case(
         if options.refine:
             posterior, finer = fit_on_refined_mesh(case, posterior, choice, options, fitting)
             case = case if finer is None else dataclasses.replace(case, problem=finer.problem)
-        case = with_verdict(case, posterior)
-    for remark in case.remarks:
-        if options.told:
-            options.told(remark)
     seconds = perf_counter() - start + checkpoint.spent
     # Those that are in the posterior already are warned of as well; others come from libraries.
     others = dict.fromkeys(note_of_warning(one.message) for one in caught)
     posterior = with_notes(posterior, *(one for one in others if one not in posterior.notes))
     account = account_of(posterior, case, deadline, progress=options.progress)
+    case = case if deadline.is_over() else with_verdict(case, account.posterior)
+    for remark in case.remarks:
+        if options.told:
+            options.told(remark)
     made = {"choice": choice, "command": command, "seed": options.seed, "seconds": seconds}
     numbers = write_run(folder, case, account, finer=finer, **made)
     return make_run(folder, case, account.posterior, numbers)
@@ -216,7 +221,9 @@ def account_of(
             total = drawn.num_draws + drawn.num_lost
             posterior = with_notes(posterior, Note("draws_lost", lost=drawn.num_lost, total=total))
         labels = None if case is None else observation_labels(case)
-        posterior = with_labelled_shift(posterior, labels)
+        if (shift := posterior.mesh_shift) is not None:  # with observations called by their labels
+            others = (note for note in posterior.notes if note.code != "mesh_error")
+            posterior = dataclasses.replace(posterior, notes=(*others, shift.note(labels)))
         misfit = None
         try:
             misfit = misfit_of(posterior, drawn, labels=labels)
@@ -229,14 +236,6 @@ def account_of(
     except Exception as error:
         note = Note("not_summarised", error=error_sentence(error))
         return Account(with_notes(posterior, note), failed=str(note))
-
-
-def with_labelled_shift(posterior: Posterior, labels: list[str] | None) -> Posterior:
-    """With observations called by their labels where it is told how far off the mesh is."""
-    shift = posterior.mesh_shift
-    own = () if shift is None else (shift.note(labels),)
-    others = [note for note in posterior.notes if note.code != "mesh_error"]
-    return dataclasses.replace(posterior, notes=(*others, *own))
 
 
 def observation_labels(case: Case) -> list[str]:

@@ -277,7 +277,8 @@ def seconds_in(column: Column, parts: list[re.Match[str]]) -> tuple[Numbers, str
     first = int(np.argmax(timed))
     other = timed & np.array([one != zones[first] for one in zones])
     if other.any():
-        mine, known = (in_zone(zones[row]) for row in (int(np.argmax(other)), first))
+        pair = zones[int(np.argmax(other))], zones[first]
+        mine, known = (f"in the time zone {z}" if z else "without a time zone" for z in pair)
         what = f"{mine}, but {column.at(first)} has {column.cells[first]!r}, {known}"
         raise column.wrong(other, what, "write all times in one time zone.")
     return np.where(timed, seconds, 0.0), zones[first]
@@ -303,7 +304,3 @@ def zone_of(clock: re.Match[str] | None) -> str:
         return "+00:00" if zone else ""
     digits = zone[1:].replace(":", "").ljust(4, "0")
     return f"{'+' if digits == '0000' else zone[0]}{digits[:2]}:{digits[2:]}"
-
-
-def in_zone(zone: str) -> str:
-    return f"in the time zone {zone}" if zone else "without a time zone"
