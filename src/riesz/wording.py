@@ -42,10 +42,10 @@ def discretisation(
     rms: float,
     by_steps: bool,
     is_corrected: bool = False,
-    sure: bool = True,
+    is_trusted: bool = True,
 ) -> str:
     what, advice = ("steps", "take shorter ones") if by_steps else ("mesh", "refine it")
-    unknown = "" if sure else "finer ones do not tell by how much: "
+    unknown = "" if is_trusted else "finer ones do not tell by how much: "
     told = f"; {unknown}{advice}" if off > NOTABLE_ERROR else ""
     return (
         f"{what}: what is predicted {'was' if is_corrected else 'is'} off by up to {off:.2g} noise "

@@ -202,8 +202,8 @@ def fit(
     if mesh_error != "off" and posterior.mesh_shift is None:
         posterior = with_mesh_shift(posterior, how)
     # Gradients do not see these: they lead every engine, so that each must be told.
-    lost = without_derivative(problem)
-    posterior = with_notes(posterior, *[Note("no_derivative", names=lost)] * bool(lost))
+    if lost := without_derivative(problem):
+        posterior = with_notes(posterior, Note("no_derivative", names=lost))
     shift = posterior.mesh_shift
     if shift is not None and not shift.is_corrected and problem.time is not None:
         # of all times only the largest: a map of the error needs no more

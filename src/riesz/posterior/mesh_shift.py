@@ -49,7 +49,7 @@ class MeshShift(eqx.Module):
     deviations of its noise. `states` is what they add to the state as a whole, of each experiment
     or at each time: by values at nodes, and behind them half-way between two; in time, where it is
     only told and not corrected, the largest of all times. A share of it is unknown, with the sd
-    `unknown`.
+    `unknown`. It `settles` where a next refinement would add clearly less.
     """
 
     mesh: Correction
@@ -97,7 +97,7 @@ class MeshShift(eqx.Module):
             rms=float(np.sqrt(np.mean(self.in_noise**2))),
             by_steps=bool(steps > mesh),
             is_corrected=self.is_corrected,
-            sure=self.is_trusted,
+            is_trusted=self.is_trusted,
         )
 
     def __str__(self) -> str:

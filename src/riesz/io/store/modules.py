@@ -77,14 +77,16 @@ def member_by_name(content: Any, path: str, arrays: Mapping[str, np.ndarray], na
             return float(word)
         case {"function": str(name)} if name in names:
             return names[name]
-        case {"class": str(name), "fields": dict(fields)} if isinstance(
-            kind := names.get(name), type
-        ) and issubclass(kind, eqx.Module):
+        case {"class": str(name), "fields": dict(fields)} if is_module(names.get(name)):
             values = {k: from_plain(v, f"{path}/{k}", arrays, names) for k, v in fields.items()}
-            return rebuilt(kind, path, values)
+            return rebuilt(names[name], path, values)
     raise FileFormatError(
         f"{str(content)[:80]!r} at {path} is nothing that was saved by this version."
     )
+
+
+def is_module(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, eqx.Module)
 
 
 def rebuilt(kind: type[eqx.Module], path: str, values: dict[str, Any]) -> eqx.Module:
